@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -83,6 +83,13 @@ def deep_merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = deep_merge(merged[key], value) if both else value
     return merged
+
+
+def find(values: Any, name: str) -> Any:
+    """Return what has a dotted name; None where there is nothing."""
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
 
 
 def read_config(path: Path, kind: type[Config]) -> Config:

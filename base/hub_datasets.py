@@ -116,9 +116,8 @@ def _cached(path: str, name: str | None, revision: str | None) -> datasets.Datas
     """The builder of what is prepared already: at the commit of the revision, or without one the newest."""
     commit = _commit(path, revision or _DEFAULT_BRANCH)
     everywhere = _prepared(path, name)
-    fitting = [folder for folder in everywhere if folder.name == commit] or everywhere[-1:] * (
-        revision is None
-    )
+    newest = everywhere[-1:] if revision is None else []
+    fitting = [folder for folder in everywhere if folder.name == commit] or newest
     if not fitting:
         return None
     config, version, commit = fitting[-1].parts[-3:]

@@ -1,7 +1,4 @@
-"""Reading JSON, and state files: small JSON objects, written whole; what does not parse is not there.
-
-State files of older versions have a checksum of their own under ``sha256``, which is passed over.
-"""
+"""Reading JSON, and state files: small JSON objects, written whole; what does not parse is not there."""
 
 from __future__ import annotations
 
@@ -46,10 +43,6 @@ def read_json(path: Path) -> Any:
     except ValueError as error:
         raise UsageError(f"{path} is not JSON ({first_line(error)}); was it cut off?") from None
 
-
-FORMER_CHECKSUM = "sha256"
-BROKEN = ".broken"
-"""What the name of a damaged file ends with that was set aside."""
 
 Kind = TypeVar("Kind")
 
@@ -135,13 +128,12 @@ def parse_record(content: bytes) -> dict[str, Any]:
         raise ValueError("it is empty" if not content.strip() else "it is no JSON") from error
     if not isinstance(values, dict):
         raise ValueError("it is no JSON object")
-    values.pop(FORMER_CHECKSUM, None)
     return values
 
 
 def set_aside(path: Path, reason: str) -> None:
     """Rename a damaged file or folder to ``<name>.broken``, in place of an older one, and say so."""
-    broken = path.with_name(f"{path.name}{BROKEN}")
+    broken = path.with_name(f"{path.name}.broken")
     if broken.is_dir():
         shutil.rmtree(broken)
     os.replace(path, broken)

@@ -35,12 +35,12 @@ import transformers
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from base.text.tokens import read_tokenizer
 from eval.data_files import read_rows
 from eval.memory import Budget
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
 from eval.scoring.text_batches import Batch, ScoredText, batches_of_one_length, target_scores
 from ffn_variants import build_model
-from ffn_variants.models.loading import load_tokenizer
 from pretrain.run.provenance import device_name
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -224,7 +224,7 @@ def has_lm_eval() -> bool:
 def load(kind: str, args: argparse.Namespace) -> Bench:
     """Load the model of a kind, or make a random one of the source study's size."""
     auto = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
-    tokenizer = load_tokenizer(args.model or args.tokenizer)
+    tokenizer = read_tokenizer(args.model or args.tokenizer)
     torch.manual_seed(0)
     if args.model is None:
         model = build_model(FAMILIES[kind], args.ffn)

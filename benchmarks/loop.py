@@ -55,7 +55,7 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.training.device import build_accelerator, choose_precision, join_processes, with_rows_per_pass
+from pretrain.training.device import build_accelerator, choose_precision, join_processes, with_train
 from pretrain.training.loop import Loop
 from pretrain.training.metrics_log import Timer
 from pretrain.training.update import build_optimizer
@@ -154,7 +154,7 @@ def set_up(config: ResolvedConfig, data: PreparedData, path: Path) -> tuple[Comp
     set_seed(config.seed)
     network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     on_gpu = accelerator.device.type == "cuda"
-    config = with_rows_per_pass(config, cut_step(config.train, 1, on_gpu)[1])
+    config = with_train(config, per_device_train_batch_size=cut_step(config.train, 1, on_gpu)[1])
     source = batch_source(config, data, on_gpu)
     loss = PackedLoss(network, config.family)
     bare = BareUpdates(config, accelerator, copy.deepcopy(loss))  # before the loop wraps the original
@@ -173,7 +173,7 @@ def batch_seconds(config: ResolvedConfig, data: PreparedData, on_gpu: bool, step
 
     For a GPU all its rows are one forward pass. Memory is pinned only where there is one.
     """
-    config = with_rows_per_pass(config, cut_step(config.train, 1, on_gpu)[1])
+    config = with_train(config, per_device_train_batch_size=cut_step(config.train, 1, on_gpu)[1])
     source = batch_source(config, data, on_gpu)
     seconds = []
     for number in range(steps + 1):

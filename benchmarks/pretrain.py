@@ -55,7 +55,6 @@ from pretrain.training.device import (
     choose_precision,
     compiles_model,
     join_processes,
-    with_rows_per_pass,
     with_train,
 )
 from pretrain.training.loop import Loop
@@ -73,7 +72,7 @@ class OurCase:
         precision = choose_precision(config.train.mixed_precision, is_long=True)
         accelerator = build_accelerator(config, path, precision)
         on_gpu = accelerator.device.type == "cuda"
-        config = with_rows_per_pass(config, cut_step(config.train, 1, on_gpu)[1])
+        config = with_train(config, per_device_train_batch_size=cut_step(config.train, 1, on_gpu)[1])
         config = with_train(config, compile_model=compiles_model(config, True, on_gpu))
         set_seed(config.seed)
         network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))

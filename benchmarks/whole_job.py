@@ -65,7 +65,6 @@ from pretrain.data.prepare import prepare_data
 from pretrain.data.tokenizer import train_tokenizer
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.training.schedule import total_steps
 from pretrain.training.training_run import train
 from scores.rows import read_table
 
@@ -107,7 +106,7 @@ class Ours:
 
     def tokens(self) -> None:
         num_rows = len(prepare_data(self.config).train.input_ids)
-        num_steps = total_steps(self.config.optim, num_rows, self.config.train.batch_size)
+        num_steps = self.config.optim.total_steps(num_rows, self.config.train.batch_size)
         self.config = without_pauses(self.config, num_steps)
 
     def training(self) -> None:

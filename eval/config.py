@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from base.errors import UsageError, shown
 from base.sections import Section, Unlisted
@@ -77,15 +77,6 @@ class EvalConfig(Section):
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FinetuneConfig = FinetuneConfig()
     """Fine-tuning of classifiers, on GLUE and every other classification task."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_former_fields(cls, value: object) -> object:
-        """Leave out what archived studies say of checks that changed no score, and what they left empty."""
-        if not isinstance(value, dict):
-            return value
-        former = {"check_contamination"} if value.get("score_on") else {"check_contamination", "score_on"}
-        return {name: setting for name, setting in value.items() if name not in former}
 
     def refuse_unnamed_task_files(self, typed: Sequence[Path], source: Path) -> None:
         """Refuse folders of task files that a study names and nobody typed: such files may run code.

@@ -221,9 +221,6 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-_FORMER = ("init_scales", "warmup_ratio", "min_lr_rate", "eval_steps", "threshold")
-
-
 class FinetuneConfig(Section):
     """Fine-tuning. What is left open is as the preset says."""
 
@@ -295,14 +292,6 @@ class FinetuneConfig(Section):
         if value in ((), []):
             raise ValueError(f"no value is given; one or more are needed, {_EXAMPLES[str(info.field_name)]}")
         return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_former_fields(cls, value: object) -> object:
-        """Leave out fields of archived studies that they left empty."""
-        if not isinstance(value, dict):
-            return value
-        return {name: setting for name, setting in value.items() if name not in _FORMER or setting}
 
     @model_validator(mode="after")
     def _rates_are_chosen_on_held_out_data(self) -> FinetuneConfig:

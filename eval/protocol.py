@@ -19,7 +19,6 @@ from base.sections import Section, Unlisted
 
 Preset = Literal["native", "lm-eval", "babylm23", "babylm25"]
 PRESETS: tuple[str, ...] = get_args(Preset)
-_FORMER = ("reduction", "formulation", "dtype")
 
 Prefix = Literal["bos", "eos", "none"]
 LeadingSpace = Literal["none", "one", "task"]
@@ -137,11 +136,8 @@ class ProtocolConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: object) -> object:
-        """Let a study write ``protocol: babylm23``; leave out fields of archived studies that nobody set."""
-        if isinstance(value, str):
-            return {"preset": value}
-        is_mapping = isinstance(value, dict)
-        return {k: v for k, v in value.items() if k not in _FORMER or v is not None} if is_mapping else value
+        """Let a study write ``protocol: babylm23``."""
+        return {"preset": value} if isinstance(value, str) else value
 
     def resolve(self, objective: str) -> Protocol:
         """Return the protocol for models of one kind: ``causal``, ``masked`` or ``span_corruption``."""

@@ -3,10 +3,10 @@
 ``docs/python.md`` shows how it is used. Importing this loads nothing else: each name brings what it needs
 when it is first used, and ``compare`` needs no torch.
 
-Reading order: ``cli`` is the command and the list of all others; of these ``try_layer`` lies here, with
-``try_plan``. From Python, ``flags_as_keywords`` makes a
-command's arguments of keywords; ``train_and_evaluate``, ``comparing`` and ``studies`` each call what the
-command of that name calls, and return ``runs``, data frames and a ``Comparison``.
+Reading order: ``cli`` is the command and the list of all others; of these ``try_layer`` lies here.
+From Python, ``flags_as_keywords`` makes a command's arguments of keywords; ``train_and_evaluate``,
+``comparing`` and ``studies`` each call what the command of that name calls, and return ``runs``, data frames
+and a ``Comparison``.
 """
 
 from __future__ import annotations

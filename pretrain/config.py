@@ -7,6 +7,7 @@ come from, ``pretrain.resolution`` what they must be for the variant.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -172,6 +173,16 @@ class OptimConfig(Section):
     """Passes over the packed corpus; typed, it goes before a file's max_steps, else max_steps before it."""
     max_steps: int | None = Field(None, gt=0)
     """Optimizer updates; none = num_train_epochs."""
+
+    def total_steps(self, num_rows: int, rows_per_step: int) -> int:
+        """Optimizer updates of a run; what does not fill a step at the end of the last epoch is left out."""
+        if self.max_steps is not None:
+            return self.max_steps
+        return max(1, math.floor(self.num_train_epochs * num_rows / rows_per_step))
+
+    def num_warmup_steps(self, max_steps: int) -> int:
+        """Updates before that with the peak rate; the first of them has the rate 0."""
+        return math.ceil(self.warmup_ratio * max_steps) if self.warmup_steps is None else self.warmup_steps
 
 
 class TrainConfig(Section):

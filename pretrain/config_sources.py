@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ffn_variants
-from base.config_input import deep_merge, find_config, read_yaml
+from base.config_input import deep_merge, find, find_config, read_yaml
 from base.errors import UsageError
 from base.model_folders import VARIANT_COPY
 from base.sections import Typed
@@ -68,7 +68,7 @@ def read_sources(
     if not isinstance(variants, dict):
         advice = f"; a study's file is for: ffn-ablations study run {name}" * isinstance(variants, list)
         raise UsageError(f"{name}: variants: not a mapping of variant names to sections{advice}")
-    ffn = typed.values.get(_FFN) or _nested(values, *_FFN) or ModelConfig().ffn
+    ffn = typed.values.get(_FFN) or find(values, "model.ffn") or ModelConfig().ffn
     of_variant = variants.get(ffn) if isinstance(ffn, str) else None
     if of_variant is not None and not isinstance(of_variant, dict):
         raise UsageError(f"{name}: variants.{ffn}: not a mapping of sections")
@@ -139,13 +139,8 @@ def _run_file(place: str) -> tuple[str, str]:
 
 def _with_variant(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """Apply a variant's overrides; with another FFN width the other weights stay paired with the base's."""
-    width = _nested(overrides, "model", "intermediate_size")
+    width = find(overrides, "model.intermediate_size")
     if width is not None:
-        base = _nested(values, "model", "intermediate_size") or ModelConfig().intermediate_size
+        base = find(values, "model.intermediate_size") or ModelConfig().intermediate_size
         values = deep_merge({"model": {"paired_intermediate_size": base}}, values)
     return deep_merge(values, overrides)
-
-
-def _nested(values: dict[str, Any], section: str, field: str) -> Any:
-    fields = values.get(section)
-    return fields.get(field) if isinstance(fields, dict) else None

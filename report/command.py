@@ -45,9 +45,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
     out = request.out or _usual_folder(source)
     analysis = write_report(source, out, request)
-    print(
-        "\n\n".join(filter(None, (summary(analysis), str(out / REPORT_NAME), _of_paper(out, request.paper))))
-    )
+    said = (summary(analysis), str(out / REPORT_NAME), _of_paper(out, request.paper))
+    print("\n\n".join(filter(None, said)))
     return 0
 
 
@@ -84,16 +83,11 @@ def _plan(request: Request) -> str:
     declared = request.declared
     if declared.margins:
         raise UsageError("--plan --sd is about one outcome; write its margin without a name: --margin 1")
-    spread = Spread(
-        sd=request.sd, margin=declared.margin or USUAL_MARGINS["percent"], digits=_digits(request.sd)
-    )
+    margin, digits = declared.margin or USUAL_MARGINS["percent"], 1 - math.floor(math.log10(request.sd))
+    spread = Spread(sd=request.sd, margin=margin, digits=max(2, digits))
     return plan(
         spread,
         2 if request.variants is None else request.variants,
         2 if request.families is None else request.families,
         Inference(),
     )
-
-
-def _digits(sd: float) -> int:
-    return max(2, 1 - math.floor(math.log10(sd)))

@@ -10,20 +10,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from report.analysis import Analysis
-from report.document.markdown import (
-    difference,
-    family_label,
-    interval,
-    listed,
-    margin,
-    p_value,
-    title,
-    unit_name,
-)
+from report.document.markdown import difference, family_label, interval, listed, p_value, title, unit_name
 from report.figures.style import to_pdf
+from report.parts.methods import judgement
 from report.significance.axes import plain
 from report.significance.comparison import Comparison
-from report.statistics.looks import PlannedLooks
+from report.verdicts.findings import rank
 
 FOLDER = "paper"
 ROWS_ON_A_PAGE = 45
@@ -60,7 +52,7 @@ def comparison_table(analysis: Analysis) -> str:
     comparisons = [
         comparison
         for benchmark in analysis.primary or analysis.benchmarks
-        for comparison in sorted(analysis.overall(benchmark), key=_rank)
+        for comparison in sorted(analysis.overall(benchmark), key=lambda c: rank(c.estimate, c.metric.sign))
     ]
     index = [(_metric(analysis, c), str(c.contrast.compared)) for c in comparisons]
     table = pd.DataFrame(map(_cells, comparisons), index=pd.MultiIndex.from_tuples(index))
@@ -81,12 +73,6 @@ def comparison_table(analysis: Analysis) -> str:
 def _label(text: object) -> str:
     """Escape the label of a row; LaTeX takes a bracket or star behind a line break for its argument."""
     return re.sub(r"^[\[*]", r"{\g<0>}", escape(text))
-
-
-def _rank(comparison: Comparison) -> tuple[bool, float]:
-    """Sort the best first, and what cannot be estimated last."""
-    estimate = comparison.estimate
-    return estimate is None, -comparison.metric.sign * (estimate or 0.0)
 
 
 def _metric(analysis: Analysis, comparison: Comparison) -> str:
@@ -139,91 +125,27 @@ def methods(analysis: Analysis, version: str) -> str:
         version: Of this software.
     """
     sentences = (
-        _compared(analysis),
-        _tested(analysis),
-        _corrected(analysis),
-        _equivalent(analysis),
-        _interim(analysis),
-        _tuned(analysis),
+        escape(_compared(analysis)),
+        *(re.sub(r"\(([A-Z][^()]* \d{4})\)", _cite, escape(sentence)) for sentence in judgement(analysis)),
         rf"All numbers were computed with \texttt{{ffn-ablations}} {escape(version)}.",
     )
-    return "\\paragraph{Statistics.}\n" + "\n".join(filter(None, sentences)) + "\n"
+    return "\\paragraph{Statistics.}\n" + "\n".join(sentences) + "\n"
+
+
+def _cite(works: re.Match) -> str:
+    """Cite by key what words cite: first author and year."""
+    keys = [re.sub(r" .*", "", work) + work[-4:] for work in works[1].split("; ")]
+    return rf"\citep{{{','.join(keys).lower()}}}"
 
 
 def _compared(analysis: Analysis) -> str:
     runs = analysis.runs.drop_duplicates(["family", "variant", "seed"])
-    families = [escape(family_label(family)) for family in analysis.families if plain(family) != "model"]
+    families = [family_label(family) for family in analysis.families if plain(family) != "model"]
     where = f" in {listed(families)}" if families else ""
-    metrics = listed([escape(title(benchmark)) for benchmark in analysis.benchmarks])
+    metrics = listed(map(title, analysis.benchmarks))
     fewest, most = analysis.arms["n"].min(), analysis.arms["n"].max()
     seeds = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return (
         f"We compare {len(analysis.variants)} {analysis.noun}s{where} by {metrics}, with {seeds} seeds each "
-        f"({len(runs)} runs)."
-    )
-
-
-def _tested(analysis: Analysis) -> str:
-    is_paired = analysis.inference.paired
-    pairs = " on differences within seeds" if is_paired else ""
-    variances = r", variances moderated where six groups or more are there \citep{smyth2004}"
-    average = ", averaged over families with equal weights" if len(analysis.families) > 1 else ""
-    return (
-        "The unit of replication is the run: tasks, items and fine-tunings of one run are averaged first. "
-        rf"Each is compared with {escape(str(analysis.baseline))} by Welch's test \citep{{welch1947}} with "
-        rf"Satterthwaite's degrees of freedom \citep{{satterthwaite1946}}{pairs}"
-        f"{'' if is_paired else variances}{average}."
-    )
-
-
-def _corrected(analysis: Analysis) -> str:
-    if not analysis.primary:
-        return "No metric was declared primary; all comparisons are exploratory."
-    inference = analysis.inference
-    correction = (
-        rf"A bootstrap of {inference.num_draws:,} whole studies by the step-down min-$p$ procedure "
-        r"\citep{westfall1993,romano2005}"
-        if analysis.is_drawn
-        else r"Holm's correction \citep{holm1979}"
-    )
-    metrics = listed([escape(title(benchmark)) for benchmark in analysis.primary])
-    return (
-        f"The {len(analysis.claims)} comparisons on {metrics} are primary. {correction} over all of them "
-        rf"aims at a family-wise error rate of {100 * inference.level:g}\%; intervals are simultaneous at "
-        rf"{100 * inference.confidence:g}\%. All other comparisons are exploratory."
-    )
-
-
-def _equivalent(analysis: Analysis) -> str:
-    margins = [
-        f"{margin(analysis.overall(benchmark)[0])} on {title(benchmark)}"
-        for benchmark in analysis.primary
-        if analysis.metric(benchmark).margin is not None and analysis.overall(benchmark)
-    ]
-    if not margins:
-        return ""
-    everywhere = rf" in every {analysis.stratum} \citep{{berger1982}}" if len(analysis.families) > 1 else ""
-    return (
-        r"Variants are equivalent if two one-sided tests \citep{schuirmann1987} place their difference "
-        f"within {escape(listed(margins))}{everywhere}, after the same correction."
-    )
-
-
-def _interim(analysis: Analysis) -> str:
-    looks = analysis.inference.looks
-    if not isinstance(looks, PlannedLooks):
-        return ""
-    planned = listed([str(number) for number in looks.plan])
-    return (
-        f"Interim analyses were planned at {planned} runs in every group; the error rate is spent over them "
-        r"\citep{lan1983}."
-    )
-
-
-def _tuned(analysis: Analysis) -> str:
-    if not analysis.is_tuned:
-        return ""
-    return (
-        "Every variant was tuned with as many runs as any other, on seeds and held-out text of its own; "
-        "standard errors of the held-out loss include the uncertainty of that choice."
+        f"({len(runs)} runs); the baseline is {analysis.baseline}."
     )

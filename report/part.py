@@ -86,6 +86,10 @@ class NextStep:
         return self.power / max(1, self.num_runs)
 
 
+def _in_every_report(analysis: Analysis) -> Any:
+    return True
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part(Generic[Result]):
     """One question that a report answers.
@@ -93,7 +97,7 @@ class Part(Generic[Result]):
     Args:
         name: Of its result, in lower case with hyphens.
         compute: Returns the result, or None where there is nothing to say. It reads the analysis with the
-            results of the parts before it in ``PARTS``.
+            results of the parts before it in ``PARTS``. Without one the part is in every report.
         section: Says it.
         figures: Return what draws each figure, by its file name without suffix.
         tables: Return its numbers by name, one record a row; written as tables/NAME.csv and in report.json.
@@ -102,8 +106,8 @@ class Part(Generic[Result]):
     """
 
     name: str
-    compute: Callable[[Analysis], Result | None]
     section: Callable[[Analysis, Result, Page], Section | None]
+    compute: Callable[[Analysis], Result | None] = _in_every_report
     figures: Callable[[Analysis, Result], Mapping[str, Draw]] = lambda analysis, result: {}
     tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = lambda analysis, result: {}
     checks: Callable[[Analysis, Result], Iterable[str]] = lambda analysis, result: ()

@@ -21,13 +21,7 @@ from report.significance.axes import Family, Level
 from report.significance.comparison import Inference
 from report.significance.factor import Contrast
 from report.significance.multiple_comparisons import find_primary
-from report.statistics.power import (
-    POWER,
-    balanced,
-    minimum_detectable_effect,
-    runs_to_detect,
-    runs_to_show_equivalence,
-)
+from report.statistics import power
 from report.statistics.welch import NO_SPREAD
 
 MULTIPLES = (0.5, 1.0, 2.0)
@@ -136,8 +130,8 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, met
     corrected = f" and as one of {tests} tests, by Bonferroni's bound" if tests > 1 else ""
     return (
         f"{_heading(spread)}{in_unit}; {variants} variants, families: {families}; two-sided level "
-        f"{inference.level:.2g}, {POWER:.0%} power.\n\nThe smallest true difference to the baseline that is "
-        f"found, by itself{corrected}:\n\n"
+        f"{inference.level:.2g}, {power.POWER:.0%} power.\n\nThe smallest true difference to the baseline "
+        f"that is found, by itself{corrected}:\n\n"
         f"{table(['seeds', 'runs', *(f'detectable{name}' for name in levels)], sizes)}\n\n"
         "Seeds in every family and variant:\n\n"
         f"{table(['to show', *(f'seeds{name}' for name in levels)], needs)}"
@@ -152,9 +146,9 @@ def _weights(spread: Spread, families: int) -> list[float]:
 
 def _detectable(spread: Spread, families: int, runs: int, levels: Iterable[float]) -> Iterator[str]:
     weights = _weights(spread, families)
-    error, df = balanced([spread.sd**2] * len(weights), weights, runs)
+    error, df = power.balanced([spread.sd**2] * len(weights), weights, runs)
     for level in levels:
-        size = minimum_detectable_effect(error, df, 1 - level)
+        size = power.minimum_detectable_effect(error, df, 1 - level)
         yield "-" if size is None else spread.shown(size)
 
 
@@ -162,11 +156,11 @@ def _needs(spread: Spread, families: int, levels: Collection[float]) -> Iterator
     weights, variance = _weights(spread, families), spread.sd**2
     # Without a margin the spread itself is the only measure there is.
     for size in (multiple * (spread.margin or spread.sd) for multiple in MULTIPLES):
-        seeds = (runs_to_detect(size, [variance] * len(weights), weights, level) for level in levels)
+        seeds = (power.runs_to_detect(size, [variance] * len(weights), weights, level) for level in levels)
         yield [f"a difference of {spread.shown(size)}", *map(seeds_text, seeds)]
     if spread.margin is not None:  # in every family, each of which has these arms
         alone = _weights(spread, 1)
-        seeds = runs_to_show_equivalence(
+        seeds = power.runs_to_show_equivalence(
             spread.margin,
             [variance] * len(alone),
             alone,

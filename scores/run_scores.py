@@ -8,19 +8,10 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, shown
+from scores import suites
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, of_each, with_primary
 from scores.spreads import cure_of_cell
-from scores.suites import (
-    HARNESS_PREFIX,
-    MEAN_OF_TASKS,
-    SUITES,
-    UNGROUPED,
-    MeanSpec,
-    is_percentage,
-    phenomenon_name,
-    unit_of,
-)
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SEED_NAME = r"(?i:seed|run|s)[\W_]*\d+"
@@ -30,7 +21,7 @@ SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
 def is_percent(metrics: pd.Series) -> pd.Series:
     """Say of each metric's name whether its scores are percentages."""
-    return pd.Series(of_each(metrics, is_percentage), metrics.index, bool)
+    return pd.Series(of_each(metrics, suites.is_percentage), metrics.index, bool)
 
 
 def decimals(metric: str) -> int:
@@ -78,7 +69,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows", axes: Sequence[str
     for name, default in texts.items():
         column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
         rows[name] = column.where(column.notna(), default).astype(str)
-    rows["group"] = pd.Series(of_each(rows["group"], phenomenon_name), rows.index).astype(str)
+    rows["group"] = pd.Series(of_each(rows["group"], suites.phenomenon_name), rows.index).astype(str)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
     _refuse_second_runs(rows, origin, axes)
@@ -187,10 +178,12 @@ def comparable_scores(rows: pd.DataFrame) -> pd.DataFrame:
     any.
     """
     scores = task_scores(
-        rows[of_each(rows["metric"], lambda metric: unit_of(metric) is not None).astype(bool)]
+        rows[of_each(rows["metric"], lambda metric: suites.unit_of(metric) is not None).astype(bool)]
     )
     in_percent = is_percent(scores["metric"])
-    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(HARNESS_PREFIX)).astype(bool)
+    is_foreign = of_each(
+        scores["benchmark"], lambda name: str(name).startswith(suites.HARNESS_PREFIX)
+    ).astype(bool)
     has_percent = in_percent.groupby(scores["benchmark"]).transform("any") if len(scores) else in_percent
     return scores[in_percent | ~(has_percent & is_foreign)].reset_index(drop=True)
 
@@ -253,14 +246,14 @@ def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[s
     """
     (benchmark,) = rows["benchmark"].unique()
     in_percent = rows[is_percent(rows["metric"])]
-    if in_percent["task"].nunique() < 2 or benchmark == UNGROUPED:
+    if in_percent["task"].nunique() < 2 or benchmark == suites.UNGROUPED:
         return {}
-    means = SUITES[benchmark].means if benchmark in SUITES else (MEAN_OF_TASKS,)
+    means = suites.SUITES[benchmark].means if benchmark in suites.SUITES else (suites.MEAN_OF_TASKS,)
     averaged = ((mean.of, _averaged(mean, in_percent, items)) for mean in means)
     return {f"mean of {len(part)} {of}": float(part.mean()) for of, part in averaged if len(part)}
 
 
-def _averaged(mean: MeanSpec, rows: pd.DataFrame, items: pd.DataFrame | None) -> pd.Series:
+def _averaged(mean: suites.MeanSpec, rows: pd.DataFrame, items: pd.DataFrame | None) -> pd.Series:
     """Return what a mean is over, in percent; nothing where that is not known."""
     if mean.over == "paradigm":
         if items is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from base.records import read_needed, write_record
 from base.run.folder_names import StudyFolder
@@ -25,8 +25,6 @@ MAIN: Final = "main"
 """Runs that are compared."""
 SHARED: Final = "shared"
 """Runs at the point that is best for the baseline, beside those of MAIN."""
-STAGES: tuple[Stage, ...] = get_args(Stage)
-"""In the order in which they are run."""
 
 
 def is_cut_off(content: Mapping[str, Any]) -> bool:

@@ -31,7 +31,7 @@ from base.printing import first_few
 from base.records import peek_record, record_text
 from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import Section
-from slurm.cell_state import CellState, survey
+from slurm.cell_state import CellState, read_listing, survey
 
 PACKED = ".tar.xz"
 """In the folder of an older version: what the name of a variant's runs ends with."""
@@ -129,14 +129,11 @@ def restore(archive: Path, runs_dir: Path) -> str:
     return f"{target}: {num_runs} finished runs brought back, without their models"
 
 
-def _read_study(study: StudyFolder) -> tuple[str, list[str]]:
+def _read_study(study: StudyFolder) -> tuple[str, tuple[str, ...]]:
     """Return a study's name and the ids of its runs, from its file."""
-    content = read_yaml(study.study_file)
-    run_ids = content.get("cells")
-    if not isinstance(run_ids, list) or not all(isinstance(run_id, str) for run_id in run_ids):
-        raise UsageError(f"{study.study_file} is damaged: it does not say which runs the study has")
+    run_ids = read_listing(study.path).run_ids
     try:
-        return check_name(str(content.get("name"))), run_ids
+        return check_name(str(read_yaml(study.study_file).get("name"))), run_ids
     except ValueError as error:
         raise UsageError(f"{study.study_file}: {error}") from None
 

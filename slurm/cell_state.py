@@ -12,27 +12,26 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from base.config_input import read_yaml
 from base.errors import OccupiedError, UsageError
 from base.files import mapping, sole_holder
 from base.printing import duration, format_table
-from base.records import parse_json, read_record, write_record
+from base.records import read_record, write_record
 from base.run.folder_names import RunFolder, StudyFolder
+from base.run.manifest import read_log
 from base.system import is_locked
 from scores.stages import TUNE, is_cut_off
 from slurm.cluster import PENDING, RUNNING, Queue, living_arrays, read_queue, report_name
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
 Part = Literal["pretrain", "evaluate"]
-LARGEST = 1e15
-"""Steps and losses of a log that are beyond are damage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,33 +138,9 @@ def read_progress(folder: Path) -> dict[str, float]:
         far, those before an interruption included); empty before the first was logged.
     """
     newest: dict[str, float] = {}
-    for record in logged(folder, last_bytes=8192):
+    for record in read_log(RunFolder(folder), last_bytes=8192):
         newest |= record
     return newest
-
-
-def logged(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, float]]:
-    """Yield the numbers of each line of a run's ``metrics.jsonl``; a line that is cut off is passed over.
-
-    Args:
-        folder: The run's.
-        last_bytes: How much of the file's end is read; None for all of it.
-    """
-    try:
-        with RunFolder(folder).metrics_file.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0 if last_bytes is None else max(0, size - last_bytes))
-            lines = file.read().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        with suppress(ValueError):
-            yield {key: value for key, value in mapping(parse_json(line)).items() if _is_number(value)}
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value from a file is one to show: finite, and not beyond all measure."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def describe(state: CellState, folder: Path) -> str:

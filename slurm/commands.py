@@ -22,20 +22,8 @@ from base.sections import Section
 from base.system import is_locked
 from scores.stages import MAIN, read_decisions
 from scores.tuning_trials import read_tuning
+from slurm import cell_state
 from slurm.arguments import SubmitArgs, runs_dir_override
-from slurm.cell_state import (
-    SILENT,
-    CellState,
-    as_result,
-    count_states,
-    describe,
-    describe_levels,
-    describe_time_left,
-    is_followed,
-    peek_listing,
-    read_listing,
-    survey,
-)
 from slurm.cluster import cells_name, living_arrays, preset_of, read_queue, report_name, scancel
 
 
@@ -97,7 +85,7 @@ def study_status(args: Sequence[str] | None = None) -> None:
     folder = _folder(options.study, options.runs_dir)
     while True:
         # Again each time: a round of tuning or a look adds some.
-        states = survey(folder, read_listing(folder).run_ids)
+        states = cell_state.survey(folder, cell_state.read_listing(folder).run_ids)
         text = render(folder, states)
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
         if options.html:
@@ -107,7 +95,7 @@ def study_status(args: Sequence[str] | None = None) -> None:
             page = write_page(folder, rows, notes)
             print(f"page: {page}", flush=True)
         is_at_work = any(state.name in ("queued", "running") for state in states.values())
-        if not options.watch or not (is_at_work or is_followed(folder)):
+        if not options.watch or not (is_at_work or cell_state.is_followed(folder)):
             return
         time.sleep(options.every)
 
@@ -128,7 +116,7 @@ def _folder(study: Path, runs_dir: Path | None) -> Path:
     return folder
 
 
-def render(folder: Path, states: Mapping[str, CellState]) -> str:
+def render(folder: Path, states: Mapping[str, cell_state.CellState]) -> str:
     """Write one line a cell and one that counts them."""
     rows, notes = status_of(folder, states)
     run_width, level_width = (max(len(row[column]) for row in rows) for column in (0, 1))
@@ -140,7 +128,7 @@ def render(folder: Path, states: Mapping[str, CellState]) -> str:
 
 
 def status_of(
-    folder: Path, states: Mapping[str, CellState]
+    folder: Path, states: Mapping[str, cell_state.CellState]
 ) -> tuple[list[tuple[str, str, str, str]], list[str]]:
     """Return what there is to say of every cell, and of the whole study.
 
@@ -148,20 +136,20 @@ def status_of(
         Of every cell its run's id, its levels, the name of its state, and details; and lines on how far
         tuning and looks are, how long the rest takes, what is amiss, and how many cells are in which state.
     """
-    listing = peek_listing(folder)
+    listing = cell_state.peek_listing(folder)
     shown = {
-        run_id: as_result(state, folder / run_id, listing.stages.get(run_id, MAIN))
+        run_id: cell_state.as_result(state, folder / run_id, listing.stages.get(run_id, MAIN))
         for run_id, state in states.items()
     }
     rows: list[tuple[str, str, str, str]] = []
     for run_id, state in shown.items():
-        levels = describe_levels(run_id, listing.levels.get(run_id, {}))
+        levels = cell_state.describe_levels(run_id, listing.levels.get(run_id, {}))
         rows.append((run_id, levels, state.name, details(state, folder / run_id)))
-    is_silent = any(state.error == SILENT for state in states.values())
-    silent = f"{SILENT}; of cells in jobs stands what their files last said" * is_silent
+    is_silent = any(state.error == cell_state.SILENT for state in states.values())
+    silent = f"{cell_state.SILENT}; of cells in jobs stands what their files last said" * is_silent
     continues = _what_continues(listing.typed, rows)
-    notes = [silent, *_progress(folder), describe_time_left(states.values()), continues]
-    return rows, [*filter(None, notes), f"{len(states)} cells: {count_states(shown.values())}"]
+    notes = [silent, *_progress(folder), cell_state.describe_time_left(states.values()), continues]
+    return rows, [*filter(None, notes), f"{len(states)} cells: {cell_state.count_states(shown.values())}"]
 
 
 def _what_continues(typed: str, rows: Sequence[tuple[str, str, str, str]]) -> str:
@@ -172,11 +160,11 @@ def _what_continues(typed: str, rows: Sequence[tuple[str, str, str, str]]) -> st
     return f"to continue: ffn-ablations study run {typed}{' --retry-failed' * ('failed' in names)}"
 
 
-def details(state: CellState, folder: Path) -> str:
+def details(state: cell_state.CellState, folder: Path) -> str:
     """What a reader wants to know of a cell in its state: where it stands, where it runs, what went wrong."""
     if state.name == "running":
         attempt = f", attempt {state.attempts}" if state.attempts > 1 else ""
-        return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}"
+        return f"{cell_state.describe(state, folder)} on {state.host}{_job(state)}{attempt}"
     if state.name == "queued":
         return f"{state.error}{_job(state)}".strip(" ,")
     if state.name == "diverged":
@@ -200,7 +188,7 @@ def _progress(folder: Path) -> Iterator[str]:
                 yield record.progress
 
 
-def _job(state: CellState) -> str:
+def _job(state: cell_state.CellState) -> str:
     return f", job {state.job}" if state.job else ""
 
 
@@ -215,7 +203,7 @@ def study_cancel(args: Sequence[str] | None = None) -> int:
         CancelArgs, args, prog="ffn-ablations study cancel", description=getdoc(study_cancel)
     )
     folder = _folder(options.study, options.runs_dir)
-    read_listing(folder)  # refuses what is no study's folder
+    cell_state.read_listing(folder)  # refuses what is no study's folder
     return cancel_study(folder)
 
 

@@ -156,9 +156,8 @@ def _chosen_lines(before: Tuning, now: Tuning) -> list[str]:
     for choice in now.chosen[len(before.chosen) :]:
         place = " ".join([choice.family, *(level for _, level in choice.places)])
         loss = "diverged everywhere" if choice.loss is None else f"held-out loss {choice.loss:.4f}"
-        edge = (
-            f"; at the edge of what was tried: {', '.join(fields)}" if (fields := now.at_edge(choice)) else ""
-        )
+        fields = ", ".join(now.at_edge(choice))
+        edge = f"; at the edge of what was tried: {fields}" if fields else ""
         point = ", ".join(f"{name} {write_value(value)}" for name, value in choice.point.items())
         lines.append(f"chosen: {place}, {choice.variant}: {point} ({loss}{edge})")
     return lines

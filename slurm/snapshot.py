@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
 from base.records import set_aside, write_record
 from base.run.folder_names import StudyFolder
-from pretrain.run.code_version import content_hash, is_as_copied
+from pretrain.run.code_version import ask_git, content_hash, is_as_copied
 
 SUFFIXES = (".py", ".json", ".yaml", ".csv", ".css", ".bib", ".md")
 """Of the files that the packages consist of."""
@@ -35,8 +34,8 @@ def take_snapshot(study_dir: Path, variants: Mapping[str, bytes] | None = None) 
         ``<study>/code/<commit>[-<hash of the content>]``, to be put first on PYTHONPATH.
     """
     # An environment inside a checkout of something else has no commit of its own.
-    commit = _git("rev-parse", "HEAD") if _git("ls-files", "base/files.py") else ""
-    is_clean = not _git("status", "--porcelain", "--", *PACKAGES) if commit else None
+    commit = (ask_git("rev-parse", "HEAD") if ask_git("ls-files", "base/files.py") else None) or ""
+    is_clean = ask_git("status", "--porcelain", "--", *PACKAGES) == "" if commit else None
     copy = StudyFolder(study_dir).code_dir.resolve() / f"copy.tmp-{os.getpid()}"
     try:
         _write_files(copy, variants or {})
@@ -47,7 +46,7 @@ def take_snapshot(study_dir: Path, variants: Mapping[str, bytes] | None = None) 
             for cache in folder.rglob("__pycache__"):
                 shutil.rmtree(cache, ignore_errors=True)
             return folder
-        if commit and (diff := _git("diff", "HEAD", "--", *PACKAGES)):
+        if commit and (diff := ask_git("diff", "HEAD", "--", *PACKAGES)):
             write_text(folder.with_name(f"{folder.name}.diff"), diff + "\n")
         write_record(copy / SNAPSHOT, {"commit": commit or None, "clean": is_clean, "content": digest})
         if folder.exists():
@@ -76,17 +75,6 @@ def snapshot_environment(folder: Path) -> dict[str, str]:
     path = os.pathsep.join([str(folder), *([others] if others else [])])
     # Compiled files in the copy would be believed unread.
     return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def _git(*command: str) -> str:
-    """Ask git about this code; empty outside a checkout or without git."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(CODE_ROOT), *command], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()
 
 
 def tell_of_edited_code() -> None:

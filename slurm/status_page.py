@@ -12,11 +12,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from base.run.folder_names import RunFolder, StudyFolder
+from base.run.manifest import by_step, read_log
 from report.document.document import Document, shown_path, write_document
 from report.document.markdown import family_label, figure, plain, table
 from report.figures.style import STYLE, Curve, add_legend, panels, thin, variant_styles
 from scores.stages import MAIN
-from slurm.cell_state import logged, peek_listing
+from slurm.cell_state import peek_listing
 
 PANEL_IN = 3.4
 LOSSES = "losses"
@@ -90,5 +91,4 @@ def _drawn(curves: Mapping[str, Curve], label: str) -> Figure:
 
 def read_curve(run: RunFolder, metric: str) -> list[tuple[int, float]]:
     """Read steps and values of a metric from a run's log, in order."""
-    records = (record for record in logged(run.path) if {"step", metric} <= record.keys())
-    return sorted({int(record["step"]): float(record[metric]) for record in records}.items())
+    return [(int(line["step"]), line[metric]) for line in by_step(read_log(run), metric)]

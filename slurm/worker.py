@@ -102,8 +102,7 @@ def run_shared_cell(cell: Cell, worker: Worker) -> None:
         if read_state(cell.study_dir, cell.run_id).name != "done":
             raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
     elif isinstance(cell, RunCell):
-        _load_own(cell)
-        train(cell.config, TrainingScorer)
+        _train(cell)
 
 
 def run_cell(cell: Cell, state: CellState) -> CellState:
@@ -116,8 +115,7 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
         OccupiedError: If another process trains or scores in its folder.
     """
     if isinstance(cell, RunCell):
-        _load_own(cell)
-        train(cell.config, TrainingScorer)
+        _train(cell)
     elif isinstance(cell, BackboneCell):
         cell.backbone.prepare(cell.run_dir)
         admit_run(cell.run_dir, cell.trust_remote_code)
@@ -127,10 +125,11 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
     return replace(state, name="done", finished_s=time.time())
 
 
-def _load_own(cell: RunCell) -> None:
-    """Load a variant from the user's file, which the user consented to when the study was submitted."""
+def _train(cell: RunCell) -> None:
+    """Train a cell; to a variant in a file the user consented when the study was submitted."""
     if cell.variant_file and not is_registered(cell.variant_file.name):
         cell.variant_file.load()
+    train(cell.config, TrainingScorer)
 
 
 def _one_line(error: BaseException) -> str:

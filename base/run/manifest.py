@@ -1,4 +1,4 @@
-"""What a run's folder says of itself: that it is finished, with which model, and what it was trained on.
+"""What a run's folder says of itself: how it went, that it is finished, with which model, trained on what.
 
 ``COMPLETED`` is written last, with the results and the checksums of the model's files.
 Sizes of these files are compared whenever a run is used, checksums once in a process.
@@ -6,18 +6,22 @@ Sizes of these files are compared whenever a run is used, checksums once in a pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from base.errors import UsageError
-from base.files import FileState, file_states, fingerprint
-from base.records import peek_record, read_record, write_record
+from base.files import FileState, file_states, fingerprint, mapping
+from base.records import parse_json, peek_record, read_record, write_record
 from base.run.folder_names import RUN_NAME, RunFolder
 
 MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
 """Of everything in a model's folder that can change a score, own variants' code too; the card cannot."""
 _MODEL = "model/"
+LARGEST = 1e15
+"""Steps and losses of a log that are beyond are damage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +32,6 @@ class Completion:
     """Final figures of the loop."""
     config_hash: str = ""
     """Of the configuration that it was begun with."""
-    variant_source: str = ""
-    """Of the variant that it was trained through (``source_fingerprint``); empty where not known."""
     files: dict[str, FileState] = field(default_factory=dict)
     """Those of the model, by the name below the run's folder."""
 
@@ -75,16 +77,11 @@ def read_completion(run: RunFolder) -> Completion | None:
     return read_record(run.completion_marker, Completion)
 
 
-def write_completion(
-    run: RunFolder, results: Mapping[str, Any], config_hash: str, variant_source: str = ""
-) -> None:
+def write_completion(run: RunFolder, results: Mapping[str, Any], config_hash: str) -> None:
     """Mark a training as finished, with the state of every file of its model; its card is free."""
     model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]
     completion = Completion(
-        results=dict(results),
-        config_hash=config_hash,
-        variant_source=variant_source,
-        files=file_states(run.path, model),
+        results=dict(results), config_hash=config_hash, files=file_states(run.path, model)
     )
     write_record(run.completion_marker, completion)
 
@@ -125,14 +122,43 @@ class RecordedSource:
 
 
 def recorded_source(run: RunFolder) -> RecordedSource:
-    """Read it from the run's record, or its completion marker, or its model, whichever is there."""
+    """Read it from the run's record, or its model, whichever is there."""
     record = peek_record(run.provenance_file)
     if source := record.get("variant_source"):
         return RecordedSource(source, tuple(record.get("variant_earlier_sources") or ()))
-    completion, model = peek_record(run.completion_marker), peek_record(run.model_dir / "config.json")
-    return RecordedSource(completion.get("variant_source") or model.get("ffn_source") or "")
+    return RecordedSource(peek_record(run.model_dir / "config.json").get("ffn_source") or "")
 
 
 def recorded_texts(run: RunFolder) -> str:
     """What identifies its tokens, without how they were cut into rows; empty where it was not recorded."""
     return str(peek_record(run.provenance_file).get("data_fingerprint", "")).partition("-")[0]
+
+
+def read_log(run: RunFolder, last_bytes: int | None = None) -> Iterator[dict[str, float]]:
+    """Yield the numbers of each line of a run's ``metrics.jsonl``; a line that is cut off is passed over.
+
+    Args:
+        run: The run.
+        last_bytes: How much of the file's end is read; None for all of it.
+    """
+    try:
+        with run.metrics_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0 if last_bytes is None else max(0, size - last_bytes))
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        with suppress(ValueError):
+            yield {key: value for key, value in mapping(parse_json(line)).items() if _is_number(value)}
+
+
+def by_step(lines: Iterable[Mapping[str, float]], metric: str) -> list[Mapping[str, float]]:
+    """Return the lines that have a metric, by step; a resumed run may repeat one, the last counts."""
+    latest = {line["step"]: line for line in lines if {"step", metric} <= line.keys()}
+    return [latest[step] for step in sorted(latest)]
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value from a file is one to show: finite, and not beyond all measure."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST

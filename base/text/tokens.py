@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import transformers
 from tokenizers import processors
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
+from base.model_folders import AS_DATA, refuse_code
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -63,6 +64,23 @@ def read_whole(backend: Any, texts: Sequence[str], is_framed: bool, with_words: 
         return encode(list(texts), add_special_tokens=is_framed)
     finally:
         backend.encode_special_tokens = before
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer that was saved in a folder, of transformers.
+
+    Raises:
+        UsageError: If there is none, it has no vocabulary, or the folder brings code.
+    """
+    refuse_code(folder)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **AS_DATA)
+    except Exception as error:  # tokenizers raises many kinds for a damaged folder, and Exception itself
+        raise UsageError(f"{folder} holds no tokenizer, save it there: {first_line(error)}") from error
+    if tokenizer is None:
+        raise UsageError(f"{folder} holds no tokenizer, save it there")
+    refuse_unread(tokenizer, folder)
+    return tokenizer
 
 
 def refuse_unread(tokenizer: Any, folder: str | Path, texts: Sequence[str] = ()) -> None:

@@ -25,7 +25,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from base.errors import UsageError
 from base.records import peek_record
-from base.text.tokens import with_ends
+from base.text.tokens import read_tokenizer, with_ends
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
 from eval.classification.example_tokens import Encoded, places_of
@@ -35,7 +35,7 @@ from eval.finetuning import Finetuning, Pooling
 from eval.memory import all_to_device, to_device
 from ffn_variants.devices import choose_device
 from ffn_variants.models.faster_layers import cast_inputs_once
-from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
+from ffn_variants.models.loading import check_loaded, load_pretrained
 from scores.head_descriptions import DEFAULT_HEAD, Reads, check_head, get_head, parse_head
 
 
@@ -249,7 +249,7 @@ def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
     Raises:
         UsageError: If it has no padding token, which a classifier needs to batch examples.
     """
-    tokenizer = with_ends(load_tokenizer(model_dir))
+    tokenizer = with_ends(read_tokenizer(model_dir))
     if tokenizer.pad_token_id is None:
         raise UsageError(
             f"the tokenizer in {model_dir} has no pad_token, which fine-tuning in batches needs; set "
@@ -340,6 +340,6 @@ def load_for_task(
         return make_classifier(model, choice.is_frozen)
     encoder = make_encoder(load_backbone(model_dir, tokenizer, device), settings.pooling)
     torch.manual_seed(seed)
-    head = build_head(choice, encoder.hidden_size, task.num_labels).to(choose_device(device))
+    head = build_head(choice, encoder.body.config.hidden_size, task.num_labels).to(choose_device(device))
     reads, dropout = get_head(choice.name).reads, settings.head_dropout
     return HeadClassifier(encoder, head, reads, settings.pooling, choice.is_frozen, dropout)

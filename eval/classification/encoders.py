@@ -214,11 +214,6 @@ class PackedEncoder(nn.Module):
         cast_inputs_once(model)
         replace_dropouts(model)
 
-    @property
-    def hidden_size(self) -> int:
-        """D."""
-        return self.body.config.hidden_size
-
     def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
         """Return (n, D): the last layer at one token of each text, or the mean over its tokens.
 
@@ -260,11 +255,6 @@ class PaddedEncoder(nn.Module):
         has_encoder = model.config.is_encoder_decoder and not is_whole
         self.body: Any = model.get_encoder() if has_encoder else model.base_model
         cast_inputs_once(self.body)
-
-    @property
-    def hidden_size(self) -> int:
-        """D."""
-        return self.body.config.hidden_size
 
     def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
         """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean.

@@ -10,15 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from base.errors import UsageError
+from eval.classification import examples
 from eval.classification.classification_task import EMBEDDED_GLUE, ClassificationTask, find_labels
-from eval.classification.examples import (
-    SPLITS,
-    data_source,
-    embedded_examples,
-    find_file,
-    label_value,
-    read_task_rows,
-)
 from eval.classification.schema import Label, TaskFile, find_task_file, shipped_task
 from eval.config import EvalConfig
 from eval.finetuning import GLUE_TASK_NAMES, unfit_metric
@@ -51,7 +44,7 @@ def find_embedded_tasks(
 def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
     """Return the small tasks that the embedded grammar writes, by name."""
     tasks = {}
-    for name, splits in embedded_examples(config.embedded_seed).items():
+    for name, splits in examples.embedded_examples(config.embedded_seed).items():
         texts = tuple(key for key in ("sentence", "sentence1", "sentence2") if key in splits["train"][0])
         definition = TaskFile(
             name=name, benchmark=EMBEDDED_GLUE, group="GLUE", text=texts, labels=(0, 1),
@@ -73,10 +66,10 @@ def find_task(task: str, config: EvalConfig) -> ClassificationTask:
     if definition.labels is not None:
         return ClassificationTask(definition, definition.labels)
     unlabelled = ClassificationTask(definition, ())
-    key = (definition.benchmark, definition.name, data_source(unlabelled, config, "train"))
+    key = (definition.benchmark, definition.name, examples.data_source(unlabelled, config, "train"))
     if key not in _labels_in_data:
-        rows, source = read_task_rows(unlabelled, "train", config)
-        values = [label_value(definition, row) for row in rows]
+        rows, source = examples.read_task_rows(unlabelled, "train", config)
+        values = [examples.label_value(definition, row) for row in rows]
         labels = find_labels((value for value in values if value is not None), definition.multi_label, source)
         if len(labels) < 2:
             raise UsageError(
@@ -103,8 +96,8 @@ def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     tasks += [find_task(name, config) for name in config.classify]
     groups: dict[tuple[str, str], list[ClassificationTask]] = {}
     for task in _once(tasks):
-        for split in SPLITS:
-            find_file(task, split, config)
+        for split in examples.SPLITS:
+            examples.find_file(task, split, config)
         groups.setdefault((task.benchmark, task.train), []).append(task)
     return list(groups.values())
 

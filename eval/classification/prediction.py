@@ -31,7 +31,7 @@ _cache: dict[tuple[str, ...], Features] = {}
 def fits_memory(classifier: HeadClassifier, parts: Iterable[Batch]) -> bool:
     """Whether the vectors of all examples may be kept."""
     count = sum(int(_num_vectors(classifier, part).sum()) for part in parts)
-    return count * classifier.encoder.hidden_size * 4 <= MAX_BYTES
+    return count * classifier.encoder.body.config.hidden_size * 4 <= MAX_BYTES
 
 
 def features(classifier: HeadClassifier, data: Batch, weights: str, dtype: str = "float32") -> Features:

@@ -1,4 +1,4 @@
-"""Loading a saved model and its tokenizer."""
+"""Loading a saved model."""
 
 from __future__ import annotations
 
@@ -9,33 +9,16 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from base.errors import UsageError, first_line
 from base.families import AUTO_CLASSES
-from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
-from base.text.tokens import refuse_unread
+from base.model_folders import WEIGHTS_AS_DATA, refuse_code
+from base.text.tokens import read_tokenizer
 from ffn_variants.devices import choose_device
 from ffn_variants.models import family_models  # noqa: F401  registers the variants' model types
 from ffn_variants.models.stored_variants import admit_variants
-
-
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer that was saved with a model.
-
-    Raises:
-        UsageError: If there is none, it has no vocabulary, or the folder brings code.
-    """
-    refuse_code(folder)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **AS_DATA)
-    except Exception as error:  # tokenizers raises many kinds for a damaged folder, and Exception itself
-        raise UsageError(f"no tokenizer in {folder}, save it there: {first_line(error)}") from error
-    if tokenizer is None:
-        raise UsageError(f"no tokenizer in {folder}, save it there")
-    refuse_unread(tokenizer, folder)
-    return tokenizer
 
 
 def load_language_model(
@@ -55,7 +38,7 @@ def load_language_model(
     """
     model, info = load_pretrained(getattr(transformers, AUTO_CLASSES[objective]), folder, trust_remote_code)
     check_loaded(info, backbone=None, folder=folder)
-    return model.to(choose_device(device)).eval(), load_tokenizer(folder)
+    return model.to(choose_device(device)).eval(), read_tokenizer(folder)
 
 
 def load_pretrained(

@@ -16,24 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import (
-    GPTNeoForCausalLM,
-    GPTNeoForSequenceClassification,
-    GPTNeoModel,
-    LlamaForCausalLM,
-    LlamaForSequenceClassification,
-    LlamaModel,
-    LlamaPreTrainedModel,
-    PreTrainedConfig,
-    PreTrainedModel,
-    RobertaForMaskedLM,
-    RobertaForSequenceClassification,
-    RobertaModel,
-    T5ForConditionalGeneration,
-    T5ForSequenceClassification,
-    T5Model,
-)
 from transformers import initialization as init
 from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
@@ -53,7 +37,7 @@ from ffn_variants.models.stored_variants import hub_arguments, load_variants, ne
 from ffn_variants.source_fingerprint import cure, describe_change, is_same_source
 
 # A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
-_Base = PreTrainedModel if TYPE_CHECKING else object
+_Base = transformers.PreTrainedModel if TYPE_CHECKING else object
 
 
 @contextmanager
@@ -77,7 +61,7 @@ class FFNVariantMixin(_Base):
         with _paired_width(config):
             super().__init__(config, *args, **kwargs)
         for module in self.modules():
-            if isinstance(module, PreTrainedModel):  # T5's stacks keep copies of the config
+            if isinstance(module, transformers.PreTrainedModel):  # T5's stacks keep copies of the config
                 setattr(module.config, "intermediate_size", config.intermediate_size)  # noqa: B010
         layers = [module for module in self.modules() if ffn_modules(module)]
         assert layers, f"{type(self).__name__} has no layer that layers.ffn_modules knows"
@@ -151,7 +135,7 @@ class FFNVariantMixin(_Base):
         if model is None:
             return  # transformers then takes all from arguments
         config: Any = kwargs.get("config")
-        if not isinstance(config, PreTrainedConfig):
+        if not isinstance(config, transformers.PreTrainedConfig):
             config_class: Any = cls.config_class
             config = config_class.from_pretrained(config or model, **hub_arguments(kwargs))
         load_variants(config, model, bool(kwargs.get("trust_remote_code")), **hub_arguments(kwargs))
@@ -185,7 +169,7 @@ def _warn_of_other_source(ffn: str, recorded: str, folder: str) -> None:
     )
 
 
-def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
+def ffn_keys(model: transformers.PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
     """Pick the state-dict keys that belong to an FFN of the model, with or without the backbone's prefix."""
     ffns = {id(ffn) for module in model.modules() for ffn in ffn_modules(module)}
     head = f"{model.base_model_prefix}."
@@ -223,37 +207,37 @@ class FFNGPTNeoMixin(FFNVariantMixin):
         return True
 
 
-class FFNGPTNeoModel(FFNGPTNeoMixin, GPTNeoModel):
+class FFNGPTNeoModel(FFNGPTNeoMixin, transformers.GPTNeoModel):
     """GPT-Neo without a head."""
 
     config_class = FFNGPTNeoConfig
 
 
-class FFNGPTNeoForCausalLM(FFNGPTNeoMixin, GPTNeoForCausalLM):
+class FFNGPTNeoForCausalLM(FFNGPTNeoMixin, transformers.GPTNeoForCausalLM):
     """GPT-Neo as a language model."""
 
     config_class = FFNGPTNeoConfig
 
 
-class FFNGPTNeoForSequenceClassification(FFNGPTNeoMixin, GPTNeoForSequenceClassification):
+class FFNGPTNeoForSequenceClassification(FFNGPTNeoMixin, transformers.GPTNeoForSequenceClassification):
     """GPT-Neo with transformers' classification head on the last token."""
 
     config_class = FFNGPTNeoConfig
 
 
-class FFNRobertaModel(FFNVariantMixin, RobertaModel):
+class FFNRobertaModel(FFNVariantMixin, transformers.RobertaModel):
     """RoBERTa without a head."""
 
     config_class = FFNRobertaConfig
 
 
-class FFNRobertaForMaskedLM(FFNVariantMixin, RobertaForMaskedLM):
+class FFNRobertaForMaskedLM(FFNVariantMixin, transformers.RobertaForMaskedLM):
     """RoBERTa as a masked language model."""
 
     config_class = FFNRobertaConfig
 
 
-class FFNRobertaForSequenceClassification(FFNVariantMixin, RobertaForSequenceClassification):
+class FFNRobertaForSequenceClassification(FFNVariantMixin, transformers.RobertaForSequenceClassification):
     """RoBERTa with transformers' classification head on the first token."""
 
     config_class = FFNRobertaConfig
@@ -271,19 +255,19 @@ class FFNT5Mixin(FFNVariantMixin):
         return False
 
 
-class FFNT5Model(FFNT5Mixin, T5Model):
+class FFNT5Model(FFNT5Mixin, transformers.T5Model):
     """T5 without a head."""
 
     config_class = FFNT5Config
 
 
-class FFNT5ForConditionalGeneration(FFNT5Mixin, T5ForConditionalGeneration):
+class FFNT5ForConditionalGeneration(FFNT5Mixin, transformers.T5ForConditionalGeneration):
     """T5 as a language model: the encoder reads a text with gaps, the decoder writes what they hide."""
 
     config_class = FFNT5Config
 
 
-class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
+class FFNT5ForSequenceClassification(FFNT5Mixin, transformers.T5ForSequenceClassification):
     """T5 with transformers' classification head on the last token of the decoder.
 
     Encoder and decoder read the same text, the decoder one token behind, as in BART (Lewis et al. 2020). The
@@ -343,28 +327,28 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **shared)
 
 
-class FFNLlamaModel(FFNVariantMixin, LlamaModel):
+class FFNLlamaModel(FFNVariantMixin, transformers.LlamaModel):
     """Llama without a head."""
 
     config_class = FFNLlamaConfig
 
 
-class FFNLlamaForCausalLM(FFNVariantMixin, LlamaForCausalLM):
+class FFNLlamaForCausalLM(FFNVariantMixin, transformers.LlamaForCausalLM):
     """Llama as a language model."""
 
     config_class = FFNLlamaConfig
 
 
-class _LlamaForSequenceClassification(LlamaForSequenceClassification):
+class _LlamaForSequenceClassification(transformers.LlamaForSequenceClassification):
     """The stock class by a constructor that names its backbone.
 
     The stock one asks ``AutoModel``, which knows no class whose code came with the weights.
     """
 
     def __init__(self, config: FFNLlamaConfig):
-        LlamaPreTrainedModel.__init__(self, config)
+        transformers.LlamaPreTrainedModel.__init__(self, config)
         self.num_labels = config.num_labels
-        self.model = LlamaModel(config)
+        self.model = transformers.LlamaModel(config)
         self.score = nn.Linear(config.hidden_size, config.num_labels or 0, bias=False)
         self.post_init()
 

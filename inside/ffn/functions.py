@@ -22,17 +22,11 @@ from torch import Tensor, nn
 
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.splines.b_splines import splines_on
+from ffn_variants.variants import series_kan
 from ffn_variants.variants.bump_kan import GaussianBasis, RBFKANLinear, ReLUKANLinear
 from ffn_variants.variants.edge_kan import MLPEdgeLinear, WavKANLinear
 from ffn_variants.variants.kan import KANLinear
 from ffn_variants.variants.learned_curves import GroupRational
-from ffn_variants.variants.series_kan import (
-    FourierBasis,
-    FourierKANLinear,
-    PolynomialKANLinear,
-    SineKANLinear,
-    waves,
-)
 from ffn_variants.variants.sparse import MoEFFN, ProductKeyMemory
 from ffn_variants.variants.spline_kan import FeatureSplines, SplineActivation
 
@@ -132,13 +126,13 @@ edges_of.register(KANLinear, _b_spline_edges)
 
 
 @edges_of.register
-def _(layer: FourierKANLinear) -> Edges:
+def _(layer: series_kan.FourierKANLinear) -> Edges:
     coefficients = layer.fouriercoeffs.detach().permute(1, 2, 0, 3)  # cosines, then sines, as the basis
-    return Edges(parameters=(coefficients,), features=FourierBasis(layer.grid_size))
+    return Edges(parameters=(coefficients,), features=series_kan.FourierBasis(layer.grid_size))
 
 
 @edges_of.register
-def _(layer: PolynomialKANLinear) -> Edges:
+def _(layer: series_kan.PolynomialKANLinear) -> Edges:
     coefficients = layer.get_parameter(layer.coefficients_name).detach().transpose(0, 1)
     return Edges(parameters=(coefficients,), features=layer.basis)
 
@@ -154,10 +148,10 @@ def _(layer: ReLUKANLinear) -> Edges:
 
 
 @edges_of.register
-def _(layer: SineKANLinear) -> Edges:
+def _(layer: series_kan.SineKANLinear) -> Edges:
     @torch.no_grad()
     def features(x: Tensor) -> Tensor:
-        return waves(x, layer.frequency, layer.phase)
+        return series_kan.waves(x, layer.frequency, layer.phase)
 
     return Edges(parameters=(layer.amplitudes.detach(),), features=features)
 

@@ -14,22 +14,11 @@ from matplotlib.lines import Line2D
 from inside.ffn.measure import KINDS, REMOVED, SHARES, ActivationLayer, EdgeLayer, RunInspection
 from report.document.document import Document, Drawing
 from report.document.markdown import details, figure, spread, table
-from report.figures.style import (
-    GREY,
-    SMALL,
-    STYLE,
-    VariantStyle,
-    add_legend,
-    filled,
-    new_figure,
-    panels,
-    settle,
-    variant_styles,
-)
+from report.figures import style
 
 Groups = dict[str, list[RunInspection]]
 """By a name for a reader the runs that differ in the seed alone."""
-Styles = dict[str, VariantStyle]
+Styles = dict[str, style.VariantStyle]
 ROW_IN = 1.15
 PANEL_IN = 2.3
 MOST_RISE = 4.0
@@ -129,9 +118,9 @@ def _table(groups: Groups) -> str:
 
 def draw_all(groups: Groups) -> dict[str, Drawing]:
     """Draw what these runs have; by name a figure and its alternative text."""
-    styles: Styles = variant_styles(list(groups))  # type: ignore[bad-assignment]
+    styles: Styles = style.variant_styles(list(groups))  # type: ignore[bad-assignment]
     drawings = {}
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style.STYLE):
         if rows := {name: group for name, group in groups.items() if group[0].layers}:
             drawings["functions"] = draw_functions(rows, styles)
         if kans := {name: group for name, group in groups.items() if group[0].edges}:
@@ -139,14 +128,14 @@ def draw_all(groups: Groups) -> dict[str, Drawing]:
         if pruned := {name: group for name, group in groups.items() if group[0].pruning}:
             drawings["pruning"] = draw_pruning(pruned, styles)
         for drawing, _ in drawings.values():
-            settle(drawing)
+            style.settle(drawing)
     return drawings
 
 
 def draw_functions(groups: Groups, styles: Styles) -> Drawing:
     """Draw a row of panels for each variant, one for each activation or KAN layer."""
     columns = max(len(group[0].layers) for group in groups.values())
-    drawing = new_figure(ROW_IN * len(groups) + 0.5)
+    drawing = style.new_figure(ROW_IN * len(groups) + 0.5)
     grid = drawing.subplots(len(groups), columns, squeeze=False)
     for row, (name, group) in zip(grid, groups.items(), strict=True):
         of_runs = list(zip(*(run.layers for run in group), strict=True))
@@ -156,10 +145,10 @@ def draw_functions(groups: Groups, styles: Styles) -> Drawing:
             _draw_layer(axes, layers, styles[name].colour)
             number_in_layer = 1 + sum(other[0].layer == layers[0].layer for other in of_runs[:place])
             axes.set_title(f"layer {layers[0].layer}, {number_in_layer}", fontsize=8, pad=2)
-        row[0].set_ylabel(filled(name, 14), fontsize=SMALL)
-    add_legend(drawing, [
-        _line("median channel, or top edge, of each run", "black"), _line("start", GREY, "--"),
-        _line("5 and 95% of channels, or further edges", GREY, "-", 0.8),
+        row[0].set_ylabel(style.filled(name, 14), fontsize=style.SMALL)
+    style.add_legend(drawing, [
+        _line("median channel, or top edge, of each run", "black"), _line("start", style.GREY, "--"),
+        _line("5 and 95% of channels, or further edges", style.GREY, "-", 0.8),
     ])  # fmt: skip
     return drawing, (
         f"Functions inside {', '.join(groups)}: a row for each variant, a panel for each function or KAN "
@@ -174,25 +163,26 @@ def _draw_layer(axes: Axes, layers: Sequence[ActivationLayer | EdgeLayer], colou
     first, *others = layers[0].curves
     for curve in others:
         axes.plot(curve.points, curve.values, color=colour, lw=0.7, alpha=0.4)
-    axes.plot(first.points, first.initial, color=GREY, lw=1.1, ls="--", zorder=4)
+    axes.plot(first.points, first.initial, color=style.GREY, lw=1.1, ls="--", zorder=4)
     axes.tick_params(labelsize=7, pad=1.5, length=2)
     axes.locator_params(nbins=3)
 
 
 def draw_importance(groups: Groups, styles: Styles) -> Drawing:
     """Draw for each KAN the share of all variance that a share of its edges carries."""
-    drawing, grid = panels(len(groups), PANEL_IN, columns=3, sharey=True)
+    drawing, grid = style.panels(len(groups), PANEL_IN, columns=3, sharey=True)
     shares = 100 * np.array(SHARES)
     for axes, (name, group) in zip(grid, groups.items(), strict=True):
-        for kind, colour, dashes in zip(KINDS, (styles[name].colour, GREY), ("-", "--"), strict=True):
+        for kind, colour, dashes in zip(KINDS, (styles[name].colour, style.GREY), ("-", "--"), strict=True):
             carried = [layer.carried[kind] for run in group for layer in run.edges]
             axes.plot(shares, 100 * np.mean(carried, 0), lw=1.5, color=colour, ls=dashes)
         axes.plot(shares, shares, color="black", ls=":", lw=1)
-        axes.set_title(filled(name, 28))
+        axes.set_title(style.filled(name, 28))
     grid[0].set_ylabel("variance carried (%)")
     drawing.supxlabel("most important edges (%)", fontsize=9.5)
-    add_legend(drawing, [
-        _line("trained", "black"), _line("untrained", GREY, "--"), _line("chosen at random", "black", ":", 1),
+    style.add_legend(drawing, [
+        _line("trained", "black"), _line("untrained", style.GREY, "--"),
+        _line("chosen at random", "black", ":", 1),
     ])  # fmt: skip
     return drawing, (
         "Share of the variance of all edges that the most important edges carry, mean over layers and runs: "
@@ -202,7 +192,7 @@ def draw_importance(groups: Groups, styles: Styles) -> Drawing:
 
 def draw_pruning(groups: Groups, styles: Styles) -> Drawing:
     """Draw the rise of the loss against the share of edges that is removed."""
-    drawing, (axes,) = panels(1, 1.2 * PANEL_IN, columns=1)
+    drawing, (axes,) = style.panels(1, 1.2 * PANEL_IN, columns=1)
     shares = 100 * np.array(REMOVED)
     for name, group in groups.items():
         for order, dashes, width in (("importance", "-", 1.6), ("random", ":", 1)):
@@ -212,11 +202,11 @@ def draw_pruning(groups: Groups, styles: Styles) -> Drawing:
             if order == "importance":
                 area = (shares, rises.min(0), rises.max(0))
                 axes.fill_between(*area, color=styles[name].colour, alpha=0.12, lw=0)
-    axes.axhline(0, color=GREY, lw=0.8, zorder=0)
+    axes.axhline(0, color=style.GREY, lw=0.8, zorder=0)
     axes.set(xlabel="edges removed (%)", ylabel="rise of the loss (nats)")
     axes.set_ylim(-0.1, min(MOST_RISE, axes.get_ylim()[1]))
     handles = [_line(name, styles[name].colour) for name in groups]
-    add_legend(drawing, [*handles, _line("in random order", "black", ":", 1)])
+    style.add_legend(drawing, [*handles, _line("in random order", "black", ":", 1)])
     return drawing, (
         "Rise of the held-out loss against the share of edges removed, the least important first, mean and "
         "range over runs; dotted, in random order"

@@ -10,18 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from base.errors import UsageError, naming
-from base.text.text_files import (
-    FORMATS,
-    TextSplit,
-    absent,
-    begins_as_jsonl,
-    check_file,
-    check_split,
-    files_of,
-    format_of,
-    is_plain_text,
-    read_documents,
-)
+from base.text import text_files
 from pretrain.config import DataConfig
 from pretrain.data.embedded import stories
 
@@ -81,8 +70,8 @@ def check_present(data: DataConfig) -> None:
         UsageError: Naming the file.
     """
     for path in itertools.chain(*files(data).values()):
-        check_file(path)
-        check_split(path, data.txt_split)
+        text_files.check_file(path)
+        text_files.check_split(path, data.txt_split)
 
 
 def files(data: DataConfig) -> dict[Split, list[Path]]:
@@ -93,18 +82,18 @@ def files(data: DataConfig) -> dict[Split, list[Path]]:
     """
     if data.source == "files":
         return {
-            "train": files_of(map(Path, data.train_files)),
-            "validation": files_of(map(Path, data.validation_files)),
+            "train": text_files.files_of(map(Path, data.train_files)),
+            "validation": text_files.files_of(map(Path, data.validation_files)),
         }
     if data.tinystories_dir is None:
         return {"train": [], "validation": []}
     folder = Path(data.tinystories_dir)
     if not folder.is_dir():
         problem = "no such folder; data.tinystories_dir must hold train* and validation* files"
-        raise absent(folder, f"{folder}: {problem}")
+        raise text_files.absent(folder, f"{folder}: {problem}")
     train = _matching(folder, "train")
     if not train:
-        raise UsageError(f"{folder}: has no train* file of a known format ({', '.join(FORMATS)})")
+        raise UsageError(f"{folder}: has no train* file of a known format ({', '.join(text_files.FORMATS)})")
     return {"train": train, "validation": _matching(folder, "validation")}
 
 
@@ -148,12 +137,12 @@ def _source(data: DataConfig, split: Split) -> Iterator[str]:
         return iter(stories(data.num_stories, data.corpus_seed))
     if _is_hub(data):
         return (text.strip() for batch in _hub(split).iter(1000) for text in batch["text"] if text.strip())
-    return read_documents(files(data)[split], data.text_field, data.txt_split)
+    return text_files.read_documents(files(data)[split], data.text_field, data.txt_split)
 
 
 def _matching(folder: Path, split: Split) -> list[Path]:
     """A split's files in a folder: `train.jsonl`, `train-00000-of-00004.parquet`, `TinyStories-valid.txt`."""
-    files = [path for path in sorted(folder.rglob("*")) if format_of(path)]
+    files = [path for path in sorted(folder.rglob("*")) if text_files.format_of(path)]
     exact = [path for path in files if path.name.partition(".")[0].partition("-")[0] == split]
     return exact or [
         path for path in files if {"train": "train", "validation": "valid"}[split] in path.name.lower()
@@ -177,10 +166,10 @@ def _content(data: DataConfig) -> Iterator[bytes]:
         yield f"{TINYSTORIES} {TINYSTORIES_REVISION}".encode()
     else:
         for path in itertools.chain(*files(data).values()):
-            check_file(path)
+            text_files.check_file(path)
             with naming(path), path.open("rb") as file:
                 yield hashlib.file_digest(file, "sha256").digest()
-                if begins_as_jsonl(path):
+                if text_files.begins_as_jsonl(path):
                     yield b"plain text"
 
 
@@ -188,8 +177,8 @@ def _not_empty(stream: Iterator[str], data: DataConfig, split: Split) -> Iterato
     first = next(stream, None)
     if first is None:
         hint = "add documents, the first of which is held out, or give data.validation_files"
-        if any(is_plain_text(path) for path in files(data)["train"]):
-            hint += f"; a .txt is split by --data.txt-split ({', '.join(get_args(TextSplit))})"
+        if any(text_files.is_plain_text(path) for path in files(data)["train"]):
+            hint += f"; a .txt is split by --data.txt-split ({', '.join(get_args(text_files.TextSplit))})"
         raise UsageError(f"the corpus ({describe(data)}) has no {split} document with text in it; {hint}")
     yield first
     yield from stream

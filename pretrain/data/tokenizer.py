@@ -14,9 +14,8 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from base.errors import UsageError
 from base.families import Objective
-from base.model_folders import AS_DATA, refuse_code
 from base.text.corruption import NUM_SENTINELS
-from base.text.tokens import as_documents, read_whole, refuse_unread, with_ends
+from base.text.tokens import as_documents, read_tokenizer, read_whole, with_ends
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -97,15 +96,9 @@ def load_tokenizer(folder: str | Path, objective: Objective = "causal") -> PreTr
 def _read(folder: str | Path) -> Any:
     if not Path(folder).is_dir():
         raise UsageError(f"{folder}: no such folder; data.tokenizer must hold a saved tokenizer")
-    refuse_code(Path(folder))
-    try:
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(str(folder), **AS_DATA)
-    except Exception as error:  # transformers raises many kinds for a folder that is no tokenizer
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(f"{folder}: holds no tokenizer that transformers can load ({reason})") from None
+    tokenizer = read_tokenizer(Path(folder))
     if not tokenizer.is_fast:
         raise UsageError(f"{folder}: holds no fast tokenizer; a tokenizer.json is needed")
-    refuse_unread(tokenizer, folder)
     return tokenizer
 
 

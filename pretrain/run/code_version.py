@@ -18,19 +18,19 @@ def git_state() -> dict[str, Any]:
     """
     if (CODE_ROOT / SNAPSHOT).is_file():
         return copied_from(CODE_ROOT)
+    # Files unknown to git lie in a checkout of something else, as an environment inside one does.
+    commit = ask_git("rev-parse", "HEAD") if ask_git("ls-files", "base/files.py") else None
+    changed = ask_git("status", "--porcelain", "--untracked-files=no") if commit else None
+    return {"commit": commit, "clean": None if changed is None else not changed}
+
+
+def ask_git(*command: str) -> str | None:
+    """Ask git about this code; None outside a checkout or without git."""
+    asked = ["git", "-C", str(CODE_ROOT), *command]
     try:
-        # Fails where the code lies in a checkout of something else, as an environment inside one does.
-        _git(CODE_ROOT, "ls-files", "--error-unmatch", "base/files.py")
-        commit = _git(CODE_ROOT, "rev-parse", "HEAD")
-        changed = _git(CODE_ROOT, "status", "--porcelain", "--untracked-files=no")
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return {"commit": None, "clean": None}
-    return {"commit": commit, "clean": not changed}
-
-
-def _git(root: Path, *command: str) -> str:
-    process = subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True, text=True)
-    return process.stdout.strip()
+        return None
 
 
 def content_hash(root: Path) -> str:

@@ -35,6 +35,8 @@ def model_card(config: ResolvedConfig, counts: dict[str, int], results: dict[str
     spec = get_variant(config.model.ffn)
     objective = get_family(config.family).objective
     task = f"\npipeline_tag: {PIPELINES[objective]}" if objective in PIPELINES else ""
+    # Of a variant in a file, a copy lies beside the weights.
+    placeless = config.model_copy(update={"model": config.model.model_copy(update={"ffn_file": None})})
     name = f"{config.family} with {config.model.ffn} feed-forward networks, seed {config.seed}"
     return f"""---
 language: en
@@ -69,7 +71,7 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 ## Configuration
 
 ```yaml
-{to_yaml(_without_own_places(config)).strip()}
+{to_yaml(placeless).strip()}
 ```
 """
 
@@ -88,8 +90,3 @@ folder = "path/to/this/folder"
 model = {auto_class}.from_pretrained(folder{trust})
 tokenizer = AutoTokenizer.from_pretrained(folder{trust})"""
     return f"{code}\n\n{_WRITING.format(trust=trust)}" if is_causal else code
-
-
-def _without_own_places(config: ResolvedConfig) -> ResolvedConfig:
-    """The configuration without the place of a variant's file, of which a copy lies beside the weights."""
-    return config.model_copy(update={"model": config.model.model_copy(update={"ffn_file": None})})

@@ -233,11 +233,11 @@ def fit_to_memory(
     share, rows = cut_step(config.train, num_processes, on_gpu)
     is_auto = config.train.per_device_train_batch_size == "auto"
     if not (is_auto or config.train.find_batch_size):
-        run(with_rows_per_pass(config, rows))
+        run(with_train(config, per_device_train_batch_size=rows))
         return
     if earlier_rows:
         rows = min(earlier_rows, share if is_auto else rows)
-    attempt = with_rows_per_pass(config, rows)
+    attempt = with_train(config, per_device_train_batch_size=rows)
     while not _fits(run, attempt):
         if rows == 1 or num_processes > 1:
             advice = (
@@ -248,17 +248,8 @@ def fit_to_memory(
             raise UsageError(f"memory runs out with {rows} rows per forward pass; {advice}")
         print(f"out of memory with {rows} rows per forward pass; trying {rows // 2}", flush=True)
         rows //= 2
-        attempt = with_rows_per_pass(config, rows, min(rows, config.train.per_device_eval_batch_size))
-
-
-def with_rows_per_pass(
-    config: ResolvedConfig, rows: int, evaluation_rows: int | None = None
-) -> ResolvedConfig:
-    """A configuration with so many rows in a forward pass at most, of training and of evaluation."""
-    sizes = {"per_device_train_batch_size": rows}
-    if evaluation_rows is not None:
-        sizes["per_device_eval_batch_size"] = evaluation_rows
-    return with_train(config, **sizes)
+        evaluated = min(rows, config.train.per_device_eval_batch_size)
+        attempt = with_train(config, per_device_train_batch_size=rows, per_device_eval_batch_size=evaluated)
 
 
 def with_train(config: ResolvedConfig, **fields: object) -> ResolvedConfig:

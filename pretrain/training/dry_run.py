@@ -20,7 +20,6 @@ from pretrain.data.prepare import cached_summary, find
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.costs import cost_facts, describe_costs
 from pretrain.run.run_folder import run_dir, to_yaml
-from pretrain.training.schedule import num_warmup_steps, total_steps
 from pretrain.training.stopping import describe_failure
 
 HUB_TOKENS = 466_000_000
@@ -56,7 +55,7 @@ def check_warmup(optim: OptimConfig, max_steps: int) -> None:
     Raises:
         UsageError: Says how much of it the last step has.
     """
-    warmup = num_warmup_steps(optim, max_steps)
+    warmup = optim.num_warmup_steps(max_steps)
     if warmup >= max(1, max_steps):
         raise UsageError(
             f"a warm-up of {warmup:,} steps outlasts the run of {max_steps:,}, whose rate ends at "
@@ -183,7 +182,7 @@ def _budget(config: ResolvedConfig, summary: dict[str, Any] | None, num_processe
         return [*lines, f"steps            {f'{steps:,}' if steps else epochs}"]
     rows, tokens = size
     note = "" if summary else " (about: it is not prepared yet)"
-    steps = total_steps(config.optim, rows, rows_per_step)
+    steps = config.optim.total_steps(rows, rows_per_step)
     check_warmup(config.optim, steps)
     epochs = steps * rows_per_step / rows
     return [
@@ -197,7 +196,7 @@ def hub_budget(config: ResolvedConfig) -> int:
     """Return about how many tokens a run on all of the hub's text trains on."""
     rows = _hub_rows(config)
     rows_per_step = config.train.batch_size
-    return round(total_steps(config.optim, rows, rows_per_step) * rows_per_step / rows * HUB_TOKENS)
+    return round(config.optim.total_steps(rows, rows_per_step) * rows_per_step / rows * HUB_TOKENS)
 
 
 def _hub_rows(config: ResolvedConfig) -> int:

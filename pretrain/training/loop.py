@@ -30,19 +30,11 @@ from pretrain.data.prepare import PreparedData
 from pretrain.data.step_batches import Batch, BatchSource, Step, dropout_seed, one_ahead, stage
 from pretrain.model.objective import SummedLoss
 from pretrain.run.run_folder import config_hash
-from pretrain.training.checkpoints import (
-    LoopState,
-    all_finite,
-    load_newest,
-    restore,
-    save_checkpoint,
-    snapshot,
-)
+from pretrain.training import checkpoints
 from pretrain.training.device import wait_long
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics_log import MetricsFile, StepProgress, Timer, perplexity
 from pretrain.training.recording import RecordedPasses
-from pretrain.training.schedule import total_steps
 from pretrain.training.stopping import Diverged, StopRequest, find_problem
 from pretrain.training.update import Update, build_optimizer, build_scheduler
 
@@ -79,7 +71,7 @@ class Loop:
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
         self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
-        self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
+        self.max_steps = config.optim.total_steps(len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)
         self.stop = stop or StopRequest()
         self.score = score
@@ -90,7 +82,7 @@ class Loop:
         self.passes: RecordedPasses | None = None
         if config.train.cuda_graph and self._on_gpu and accelerator.num_processes == 1:
             self.passes = RecordedPasses(self.update.passes, self.update.parameters, accelerator.device)
-        self.state = LoopState()
+        self.state = checkpoints.LoopState()
         self.newest: Path | None = None
         self._resume()
         self.results: dict[str, Any] = {}
@@ -328,13 +320,13 @@ class Loop:
         if not self.accelerator.is_main_process:
             return
         with self.timer.paused():
-            if self._problem() or not all_finite(self.model):
+            if self._problem() or not checkpoints.all_finite(self.model):
                 return
             folder = self.folder.checkpoints_dir
             state = asdict(self.state) | {"time_s": self.state.time_s + self.timer.elapsed()}
-            content = snapshot(self.model, self.optimizer, self.scheduler, state, self.run_hash)
+            content = checkpoints.snapshot(self.model, self.optimizer, self.scheduler, state, self.run_hash)
             try:
-                self.newest = save_checkpoint(folder, content, self.config.train.save_total_limit)
+                self.newest = checkpoints.save_checkpoint(folder, content, self.config.train.save_total_limit)
             except OSError as error:
                 # No warning, which Python shows once: a disk that stays full is told at every checkpoint.
                 self.progress.say(
@@ -357,7 +349,9 @@ class Loop:
     def _resume(self) -> None:
         """Go on from the newest checkpoint, where there is one."""
         with self.accelerator.main_process_first():
-            newest = load_newest(self.folder.checkpoints_dir, self.run_hash, self.accelerator.is_main_process)
+            newest = checkpoints.load_newest(
+                self.folder.checkpoints_dir, self.run_hash, self.accelerator.is_main_process
+            )
         if newest is not None:
             content, self.newest = newest
-            self.state = restore(content, self.newest, self.model, self.optimizer, self.scheduler)
+            self.state = checkpoints.restore(content, self.newest, self.model, self.optimizer, self.scheduler)

@@ -25,7 +25,6 @@ from base.text.tokens import as_prompts
 from ffn_variants.devices import use_gpu
 from ffn_variants.kernels.compilation import compile_failure, is_compile_error, use_compiled_kernels
 from ffn_variants.models import packed_attention
-from ffn_variants.source_fingerprint import source_fingerprint
 from pretrain.config import ResolvedConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.data import corpus
@@ -60,7 +59,6 @@ from pretrain.training.device import (
 )
 from pretrain.training.dry_run import check_usable, check_warmup
 from pretrain.training.loop import Loop
-from pretrain.training.schedule import total_steps
 from pretrain.training.stopping import Diverged, StopRequest, describe_failure, mark_failed, stop_requests
 
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
@@ -122,7 +120,7 @@ def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> 
     data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
     if main:
         wait_long()
-    check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
+    check_warmup(config.optim, config.optim.total_steps(len(data.train.input_ids), config.train.batch_size))
     with sole_writer(path) if main else contextlib.nullcontext(), naming(path), stop_requests() as stop:
         _check_same_data(path, data)
         if main:
@@ -175,12 +173,10 @@ def _session(
     """Begin or continue a run, in the precision and with the compiled model that it was begun with."""
     record, on_gpu = provenance.read(path), use_gpu()
     earlier = record if str(record.get("device", "")).startswith("cpu") != on_gpu else {}
-    num_steps = total_steps(config.optim, len(data.train.input_ids), config.train.batch_size)
+    num_steps = config.optim.total_steps(len(data.train.input_ids), config.train.batch_size)
     long = is_long(config, num_steps, on_gpu)
     precision = choose_precision(config.train.mixed_precision, long, earlier.get("mixed_precision"))
-    # A record of before this was chosen says nothing, and nothing was compiled.
-    chosen = earlier.get("compile_model", False) if earlier else None
-    is_compiled = compiles_model(config, long, on_gpu, chosen)
+    is_compiled = compiles_model(config, long, on_gpu, earlier.get("compile_model"))
     return Session(
         config, path, data, build_accelerator(config, path, precision), is_compiled, stop, build_scorer
     )
@@ -342,7 +338,7 @@ def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
 def _finish(folder: RunFolder, results: dict[str, Any], config: ResolvedConfig) -> None:
     """Record the results of a run whose model is saved, then that it is complete, and say so."""
     provenance.finish(folder.path, results)
-    write_completion(folder, results, config_hash(config), source_fingerprint(config.model.ffn))
+    write_completion(folder, results, config_hash(config))
     compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
     print(
         f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "

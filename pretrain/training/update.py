@@ -19,7 +19,6 @@ from pretrain.data.step_batches import Batch
 from pretrain.model.parameter_groups import learnable_weights, parameter_groups
 from pretrain.optimizers import build_adamw, get_optimizer
 from pretrain.training.knots import SplineSchedule
-from pretrain.training.schedule import num_warmup_steps
 
 
 class Update:
@@ -133,7 +132,7 @@ class WithAdamW(Optimizer):
 
 def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
     """Warm-up and decay over ``max_steps`` updates."""
-    warmup = num_warmup_steps(optim, max_steps)
+    warmup = optim.num_warmup_steps(max_steps)
     return get_scheduler(
         optim.lr_scheduler_type, optimizer, num_warmup_steps=warmup, num_training_steps=max_steps
     )

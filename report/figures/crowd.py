@@ -9,17 +9,7 @@ from matplotlib.figure import Figure
 
 from report.analysis import Analysis
 from report.document.markdown import family_label
-from report.figures.style import (
-    BLUE,
-    GREY,
-    SMALL,
-    VariantStyle,
-    extremes,
-    in_two_lines,
-    new_figure,
-    text_width,
-    titled,
-)
+from report.figures import style
 from report.significance.arms import Key
 
 MOST_TOGETHER = 10
@@ -28,9 +18,9 @@ COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.42, 0.4
 NAME_IN = 0.8
 """Widest name of a panel; a longer one is written smaller."""
-ALONE = VariantStyle(BLUE, "", False, "-")
+ALONE = style.VariantStyle(style.BLUE, "", False, "-")
 """Look of a variant that has its panel to itself."""
-BEHIND = {"color": GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
+BEHIND = {"color": style.GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
 """Look of the baseline behind every other variant."""
 
 
@@ -56,19 +46,21 @@ def small_panels(
     columns = min(COLUMNS, max(map(len, shown.values())))
     lines = [-(-len(variants) // columns) for variants in shown.values()]
     heights = [TITLE_IN + PANEL_IN * count for count in lines]
-    figure = new_figure(AROUND_IN + sum(heights))
+    figure = style.new_figure(AROUND_IN + sum(heights))
     blocks = figure.subfigures(len(shown), 1, height_ratios=heights, squeeze=False).ravel()
     panels: dict[Key, Axes] = {}
     for block, (family, variants), count in zip(blocks, shown.items(), lines, strict=True):
         grid = block.subplots(count, columns, squeeze=False, sharex=True, sharey=True).ravel()
-        ends = extremes(found[0], {variant: arms[family, variant] for variant in variants}, found[1])
-        block.suptitle(titled(family_label(family), ends, 75), fontsize=10)
+        ends = style.extremes(found[0], {variant: arms[family, variant] for variant in variants}, found[1])
+        block.suptitle(style.titled(family_label(family), ends, 75), fontsize=10)
         for axes in grid[len(variants) :]:
             axes.remove()
         for place, (axes, variant) in enumerate(zip(grid, variants, strict=False)):
-            name = in_two_lines(str(variant), 12)
-            axes.set_title(name, fontsize=min(SMALL, SMALL * NAME_IN / text_width(name)), pad=2)
-            axes.tick_params(labelsize=SMALL - 1.5, labelbottom=place >= len(variants) - columns)
+            name = style.in_two_lines(str(variant), 12)
+            axes.set_title(
+                name, fontsize=min(style.SMALL, style.SMALL * NAME_IN / style.text_width(name)), pad=2
+            )
+            axes.tick_params(labelsize=style.SMALL - 1.5, labelbottom=place >= len(variants) - columns)
             panels[family, variant] = axes
     figure.supxlabel(xlabel, fontsize=9.5)
     figure.supylabel(ylabel, fontsize=9.5)

@@ -14,20 +14,7 @@ from matplotlib.patches import Patch
 
 from report.analysis import Analysis
 from report.document.markdown import difference, family_label, interval, unit_name
-from report.figures.style import (
-    GREY,
-    SMALL,
-    WIDTH_IN,
-    Panel,
-    add_legend,
-    extremes,
-    family_styles,
-    filled,
-    in_two_lines,
-    new_figure,
-    text_width,
-    titled,
-)
+from report.figures import style
 from report.significance.axes import Benchmark
 from report.significance.comparison import Comparison
 from report.verdicts.findings import by_standing, place, shown_first, tally
@@ -50,26 +37,26 @@ def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
     if len(benchmarks) < 2:
         return draw_forest(analysis, benchmarks[0])
     labels = _labels(analysis)
-    figure = new_figure(_height(analysis), WIDTH_IN + _extra(labels))
+    figure = style.new_figure(_height(analysis), style.WIDTH_IN + _extra(labels))
     grid = figure.subplots(1, len(benchmarks), sharey=True)
     for axes, benchmark in zip(grid, benchmarks, strict=True):
         _draw(axes, analysis, benchmark, with_numbers=False)
         axes.set_title(_title(analysis, benchmark, 48 // len(benchmarks)))
     _label_variants(grid[0], labels, _step(analysis))
-    add_legend(figure, _handles(analysis, benchmarks), is_below=True)
+    style.add_legend(figure, _handles(analysis, benchmarks), is_below=True)
     return figure, _alternative_text(analysis, benchmarks)
 
 
 def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     """Draw one metric: for each variant the average over families first, then each family."""
     panel = forest_panel(analysis, benchmark)
-    figure = new_figure(panel.height, panel.width)
+    figure = style.new_figure(panel.height, panel.width)
     panel.draw(figure.subplots())
-    add_legend(figure, panel.handles, is_below=True)
+    style.add_legend(figure, panel.handles, is_below=True)
     return figure, _alternative_text(analysis, [benchmark])
 
 
-def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
+def forest_panel(analysis: Analysis, benchmark: Benchmark) -> style.Panel:
     """Return the forest of one metric, its numbers beside it."""
     labels = _labels(analysis)
 
@@ -78,11 +65,13 @@ def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
         axes.set_title(_title(analysis, benchmark, 48))
         _label_variants(axes, labels, _step(analysis))
 
-    return Panel(draw, _handles(analysis, [benchmark]), _height(analysis), WIDTH_IN + _extra(labels))
+    return style.Panel(
+        draw, _handles(analysis, [benchmark]), _height(analysis), style.WIDTH_IN + _extra(labels)
+    )
 
 
 def _labels(analysis: Analysis) -> list[str]:
-    return [in_two_lines(str(level)) for level in analysis.others]
+    return [style.in_two_lines(str(level)) for level in analysis.others]
 
 
 def _step(analysis: Analysis) -> float:
@@ -95,13 +84,13 @@ def _height(analysis: Analysis) -> float:
 
 
 def _extra(labels: Sequence[str]) -> float:
-    return max(0.0, max(map(text_width, labels)) * 1.1 - USUAL_LABEL_IN)  # bold is wider
+    return max(0.0, max(map(style.text_width, labels)) * 1.1 - USUAL_LABEL_IN)  # bold is wider
 
 
 def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bool) -> None:
     """Draw the rows of one metric, with the margin shaded."""
     order, step = analysis.others, _step(analysis)
-    scopes, styles = analysis.scopes(benchmark), family_styles(analysis.families)
+    scopes, styles = analysis.scopes(benchmark), style.family_styles(analysis.families)
     rows = [
         (order.index(c.contrast.plus[0]) * step + scopes.index(c.family), c)
         for c in _shown(analysis, [benchmark])
@@ -118,13 +107,15 @@ def _draw(axes: Axes, analysis: Analysis, benchmark: Benchmark, with_numbers: bo
         if with_numbers:
             axes.text(
                 1.035, y, interval_text(comparison), transform=axes.get_yaxis_transform(), va="center",
-                ha="left", fontsize=SMALL - 0.5, color=colour,
+                ha="left", fontsize=style.SMALL - 0.5, color=colour,
             )  # fmt: skip
-    axes.axvline(0, color=GREY, lw=1, zorder=1)
+    axes.axvline(0, color=style.GREY, lw=1, zorder=1)
     axes.set_xlim(limits)
     axes.set_ylim(step * len(order) - 0.85, -0.85)
     better = "better →" if analysis.metric(benchmark).better == "higher" else "← better"
-    axes.set_xlabel(f"{filled(difference_label(analysis, benchmark), 45 if with_numbers else 24)}\n{better}")
+    axes.set_xlabel(
+        f"{style.filled(difference_label(analysis, benchmark), 45 if with_numbers else 24)}\n{better}"
+    )
     axes.locator_params(axis="x", nbins=7 if with_numbers else 5)
 
 
@@ -138,8 +129,8 @@ def _title(analysis: Analysis, benchmark: Benchmark, characters: int) -> str:
     """Say over a metric's rows what was found on it: verdicts, without claims the least and the greatest."""
     scope = analysis.scopes(benchmark)[0]
     estimates = {c.contrast.compared: c.estimate for c in analysis.of(benchmark, scope)}
-    found = tally(analysis, benchmark) or extremes(family_label(scope), estimates, "+.2g")
-    return titled(place(analysis, benchmark), found, characters)
+    found = tally(analysis, benchmark) or style.extremes(family_label(scope), estimates, "+.2g")
+    return style.titled(place(analysis, benchmark), found, characters)
 
 
 def _axis_limits(comparisons: Sequence[Comparison]) -> tuple[float, float]:
@@ -182,14 +173,14 @@ def _shown(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Comparis
 
 
 def _handles(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> list[Any]:
-    styles, shown = family_styles(analysis.families), _shown(analysis, benchmarks)
+    styles, shown = style.family_styles(analysis.families), _shown(analysis, benchmarks)
     drawn = {c.family for c in shown if c.estimate is not None}
     scopes = [scope for scope in (None, *analysis.families) if scope in drawn]
     handles: list[Any] = [
         Line2D([], [], color=styles[s][0], marker=styles[s][1], ms=5, lw=1.4, label=family_label(s))
         for s in scopes
     ]
-    point = partial(Line2D, [], [], color=GREY, marker="o", lw=0)
+    point = partial(Line2D, [], [], color=style.GREY, marker="o", lw=0)
     if any(c.is_primary for c in shown):
         handles += [
             point(ms=5, label="significantly different"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -12,9 +11,9 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.records import parse_json, peek_record
+from base.records import peek_record
 from base.run.folder_names import RunFolder, may_be
-from base.run.manifest import RecordedSource, read_completion, recorded_source
+from base.run.manifest import RecordedSource, by_step, read_completion, read_log, recorded_source
 from report.significance.axes import Family, Level
 from scores.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name
 from scores.stages import Places
@@ -159,9 +158,8 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     parameters, ffn, flops, results = (
         mapping(record.get(name)) for name in ("parameters", "ffn", "flops_per_token", "results")
     )
-    logged = _read_log(run.metrics_file)
-    curve = tuple(map(_evaluation, _by_step(logged, "eval_loss")))
-    last_loss = curve[-1].loss if curve else None
+    logged = list(read_log(run))
+    curve = tuple(map(_evaluation, by_step(logged, "eval_loss")))
     return RunFacts(
         run_id=run_id,
         family=family,
@@ -176,11 +174,10 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         ffn_budget=ffn.get("budget"),
         flops_per_token=flops.get("total"),
         ffn_flops_per_token=flops.get("ffn"),
-        # A run of before has no results; its loss is the last of its log.
-        eval_loss=_number(completion.results.get("eval_loss", last_loss)) if completion else None,
+        eval_loss=_number(completion.results.get("eval_loss")) if completion else None,
         word_frequency_loss=_number(record.get("word_frequency_loss")),
         curve=curve,
-        grad_norms=tuple((x["step"], float(x["grad_norm"])) for x in _by_step(logged, "grad_norm")),
+        grad_norms=tuple((int(x["step"]), x["grad_norm"]) for x in by_step(logged, "grad_norm")),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
         train_hours=_hours(results),
         peak_memory_mb=_number(results.get("peak_memory_mb")),
@@ -251,27 +248,8 @@ def _origin(record: Mapping[str, Any]) -> str | None:
     return ", ".join(parts) or None
 
 
-def _read_log(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a run; one cut off when the run was killed is left out."""
-    if not path.is_file():
-        return []
-    logged = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            logged.append(mapping(parse_json(line)))
-        except ValueError:
-            continue
-    return logged
-
-
-def _by_step(logged: Sequence[Mapping[str, Any]], field: str) -> list[Mapping[str, Any]]:
-    """Return the lines that have a number there, by step; a resumed run may repeat one, the last counts."""
-    lines = {line["step"]: line for line in logged if "step" in line and _number(line.get(field)) is not None}
-    return [lines[step] for step in sorted(lines)]
-
-
 def _evaluation(line: Mapping[str, Any]) -> Evaluation:
-    return Evaluation(line["step"], float(line["eval_loss"]), line.get("tokens"), _hours(line))
+    return Evaluation(int(line["step"]), line["eval_loss"], line.get("tokens"), _hours(line))
 
 
 def _hours(times: Mapping[str, Any]) -> float | None:

@@ -217,7 +217,6 @@ class _StudyFile(StudyAxes):
     variants: Annotated[Names, Field(min_length=1)]
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
     benchmarks: tuple[str, ...] = ()
-    evaluation: dict[str, Any] = {}
     heads: Names | None = None
     until: str | None = None
     cells: Names | None = None
@@ -247,12 +246,11 @@ def read_design(path: Path) -> Design | None:
     file = check(_StudyFile, content, source=str(path))
     check_factor(file.report.factor, file.axes, f"report.factor in {path}")
     run_ids = file.cells if file.cells is not None else tuple(file.levels) if file.axes else None
-    benchmarks = file.benchmarks or tuple(file.evaluation.get("suites") or ())
     return Design(
         families=tuple(_settings(file)),
         variants=file.variants,
         seeds=file.seeds,
-        benchmarks=tuple(map(Benchmark, benchmarks)),
+        benchmarks=tuple(map(Benchmark, file.benchmarks)),
         written=True,
         typed=file.typed,
         report=file.report,

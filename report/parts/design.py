@@ -12,11 +12,6 @@ from report.document.markdown import escape, family_label, span, table, title
 from report.part import Page, Part, Section
 
 
-def compute(analysis: Analysis) -> bool:
-    """Every report has a design."""
-    return True
-
-
 def section(analysis: Analysis, has_design: bool, page: Page) -> Section:
     """How many runs there are, which are missing, and what made them."""
     design = analysis.source.design
@@ -85,4 +80,4 @@ def _formulas(analysis: Analysis) -> str:
     )
 
 
-PART = Part(name="design", compute=compute, section=section, tables=tables)
+PART = Part(name="design", section=section, tables=tables)

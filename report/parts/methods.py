@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from report.analysis import Analysis
-from report.document.markdown import listed, unit_name
+from report.document.markdown import listed, title, unit_name
 from report.part import Page, Part, Section
 from report.statistics.looks import PlannedLooks
 from report.statistics.welch import one_sided_level
 from scores.suites import asks_for_classes
-
-
-def compute(analysis: Analysis) -> bool:
-    """Every report has methods."""
-    return True
 
 
 def section(analysis: Analysis, has_methods: bool, page: Page) -> Section:
@@ -25,48 +20,61 @@ def section(analysis: Analysis, has_methods: bool, page: Page) -> Section:
 
 
 def methods_text(analysis: Analysis) -> str:
-    """One paragraph: unit, interval, correction, margins, and what this study does otherwise."""
+    """One paragraph: how this study is judged, what it does otherwise, and where the rule is explained."""
+    rule = (
+        "The whole rule, and how often it errs: docs/how-a-difference-is-judged.md and docs/error-rates.md; "
+        "what tuning adds: docs/statistics.md, *Equal tuning*."
+    )
+    sentences = (*judgement(analysis), analysis.source.design.changed, rule)
+    return " ".join(filter(None, sentences))
+
+
+def judgement(analysis: Analysis) -> list[str]:
+    """Say in sentences what the unit, the intervals, the correction and the margins are.
+
+    Works are cited as in "(Lan and DeMets 1983)"; ``report/references.bib`` has them as ``lan1983``.
+    """
     how = analysis.inference
-    moderated = "" if how.paired else ", of variances that are moderated where a family has six arms or more"
+    moderated = ", of variances that are moderated (Smyth 2004) where a family has six arms or more"
     sentences = (
         "The unit of replication is the run: items, tasks and fine-tunings of one run are averaged first. "
         "An average gives each family the same weight; losses of different objectives have none.",
-        f"Intervals and p are those of Welch's t with Satterthwaite's degrees of freedom{moderated}.",
+        "Intervals and p are those of Welch's t (Welch 1947) with Satterthwaite's degrees of freedom "
+        f"(Satterthwaite 1946){'' if how.paired else moderated}.",
         _correction(analysis),
         _looks(analysis),
         _tuned(analysis),
-        f"Equivalence is two one-sided tests at {how.level:.2g} each{_where_tuned(analysis)}, in every "
-        f"family, corrected by Holm's method. Margins: {_margins(analysis)}.",
+        f"Equivalence is two one-sided tests (Schuirmann 1987) at {how.level:.2g} each"
+        f"{_where_tuned(analysis)}, in every family (Berger 1982), corrected by Holm's method (Holm 1979). "
+        f"Margins: {_margins(analysis)}.",
         _pairing(analysis),
-        analysis.source.design.changed,
-        "The whole rule, and how often it errs: docs/how-a-difference-is-judged.md.",
     )
-    return " ".join(filter(None, sentences))
+    return [sentence for sentence in sentences if sentence]
 
 
 def _correction(analysis: Analysis) -> str:
     """Say what is corrected together, how, and at which error rate."""
+    if not analysis.primary:
+        return "No metric is primary: all comparisons are exploratory."
     how = (
-        f"a bootstrap of {analysis.inference.num_draws:,} whole studies without any difference (step-down "
-        "min-p: Westfall and Young 1993), each judged as this study is,"
+        f"a bootstrap of {analysis.inference.num_draws:,} whole studies without any difference, each judged "
+        "as this study is, in the step-down min-p procedure (Westfall and Young 1993; Romano and Wolf 2005)"
         if analysis.is_drawn
         else "Holm's correction"
     )
     return (
-        f"The {len(analysis.claims)} primary comparisons are on "
-        f"{listed(map(str, analysis.primary)) if analysis.primary else 'no metric'}: {how} runs over all of "
-        f"them. Its aim is that {analysis.inference.level:.0%} of studies falsely call any of them different "
-        "(measured: docs/error-rates.md). All other comparisons are exploratory."
+        f"The {len(analysis.claims)} primary comparisons are on {listed(map(title, analysis.primary))}: "
+        f"{how} runs over all of them. Its aim is that {analysis.inference.level:.0%} of studies falsely "
+        f"call any of them different; intervals are simultaneous at {analysis.inference.confidence:.0%}. "
+        "All other comparisons are exploratory."
     )
 
 
 def _pairing(analysis: Analysis) -> str:
     if analysis.is_of_heads:
-        return (
-            "Scores of one family and seed are compared with each other, as heads share a model (`--paired`)."
-        )
+        return "Scores of one family and seed are compared with each other, as heads share a model."
     if analysis.inference.paired:
-        return "Runs of one family and seed are compared with each other (`--paired`)."
+        return "Runs of one family and seed are compared with each other."
     return "Seeds are treated as independent, not as pairs."
 
 
@@ -77,7 +85,7 @@ def _margins(analysis: Analysis) -> str:
         outcome = analysis.metric(benchmark)
         size = "none" if outcome.margin is None else f"{outcome.margin:g} {unit_name(outcome.unit)}".strip()
         size = "the default margin, " * outcome.is_default_margin + size
-        groups.setdefault(size, []).append(str(benchmark))
+        groups.setdefault(size, []).append(title(benchmark))
     return "; ".join(f"{size} on {listed(names)}" for size, names in groups.items())
 
 
@@ -100,7 +108,7 @@ def _tuned(analysis: Analysis) -> str:
         return ""
     return (
         "The held-out loss is compared at each one's own best value, and the mean square of what that choice "
-        "may miss is in its standard errors (docs/statistics.md, *Equal tuning*). Other metrics are compared "
+        "may miss is in its standard errors. Other metrics are compared "
         "at the chosen values as they are."
     )
 
@@ -137,5 +145,5 @@ def _limits(analysis: Analysis) -> list[str]:
     return lines
 
 
-PART = Part(name="methods", compute=compute, section=section,
+PART = Part(name="methods", section=section,
             checks=lambda analysis, _: filter(None, [analysis.source.design.changed]))  # fmt: skip

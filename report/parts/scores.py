@@ -27,11 +27,6 @@ TITLE_WIDTH = 16  # letters
 PANELS_IN, BESIDE_IN = 5.3, 0.1
 
 
-def compute(analysis: Analysis) -> bool:
-    """Every report has scores."""
-    return True
-
-
 def section(analysis: Analysis, has_scores: bool, page: Page) -> Section:
     """Mean and spread over seeds in numbers, and every seed as a dot."""
     order = by_standing(analysis)
@@ -206,4 +201,4 @@ def _dots(axes: Axes, values: np.ndarray, place: int, colour: str, is_baseline: 
         axes.axvline(values.mean(), color=style.GREY, lw=0.9, ls="--", zorder=1)
 
 
-PART = Part(name="scores", compute=compute, section=section, figures=figures, tables=tables)
+PART = Part(name="scores", section=section, figures=figures, tables=tables)

@@ -187,7 +187,7 @@ def best_first(findings: Findings) -> Findings:
     leading = by_standing(findings)[0]
     sign = findings.tables[leading].metric.sign
     estimates = {c.contrast.plus[0]: c.estimate for c in findings.overall(leading)}
-    others = sorted(findings.others, key=lambda level: _rank(estimates[level], sign))
+    others = sorted(findings.others, key=lambda level: rank(estimates[level], sign))
     scopes = list(dict.fromkeys((c.benchmark, c.family) for c in findings.comparisons))
 
     def place(comparison: Comparison) -> tuple[int, int]:
@@ -198,7 +198,8 @@ def best_first(findings: Findings) -> Findings:
     return replace(findings, variants=(findings.baseline, *others), comparisons=comparisons)
 
 
-def _rank(estimate: float | None, sign: int) -> tuple[bool, float]:
+def rank(estimate: float | None, sign: int) -> tuple[bool, float]:
+    """Sort the best first, and what cannot be estimated last."""
     return estimate is None, -sign * (estimate or 0.0)
 
 

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 import ffn_variants
+from base.config_input import find
 from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
 from base.families import Budget
 from base.options import Value, like, parse_option_text, write_option_text
@@ -107,13 +108,6 @@ def put(name: str, value: Any) -> dict[str, Any]:
     for key in reversed(name.split(".")):
         value = {key: value}
     return value
-
-
-def find(values: Any, name: str) -> Any:
-    """Return what has a dotted name; None where there is nothing."""
-    for key in name.split("."):
-        values = values.get(key) if isinstance(values, Mapping) else None
-    return values
 
 
 def has(values: Any, name: str) -> bool:

@@ -22,20 +22,8 @@ from report.statistics.looks import MOST_LOOKS, Plan, read_plan
 from scores.head_descriptions import check_head, parse_head
 from scores.published import PublishedSource
 from scores.suites import HELD_OUT, SUITES
+from slurm.study import ffn_levels
 from slurm.study.cells import BackboneConfig, check_backbones
-from slurm.study.ffn_levels import (
-    SET_BY_STUDY,
-    Level,
-    Point,
-    canonical,
-    canonical_contrast,
-    canonical_level,
-    field_points,
-    named_points,
-    read_level,
-    settings,
-    tokens_points,
-)
 from slurm.study.tune_section import TuneConfig, read_tune
 
 
@@ -157,9 +145,12 @@ class StudyConfig(Section):
         check_factor(report.factor, self.points, "factor in report.factor")
         baseline, contrasts = report.baseline, report.contrasts
         if report.factor == "ffn":
-            baseline, contrasts = canonical(baseline), tuple(map(canonical_contrast, contrasts))
+            baseline, contrasts = (
+                ffn_levels.canonical(baseline),
+                tuple(map(ffn_levels.canonical_contrast, contrasts)),
+            )
         elif report.factor in self.points:
-            baseline = canonical_level(report.factor, baseline)
+            baseline = ffn_levels.canonical_level(report.factor, baseline)
         changes = {"baseline": baseline, "contrasts": contrasts}
         return self.model_copy(update={"report": report.model_copy(update=changes)})
 
@@ -201,7 +192,7 @@ class StudyConfig(Section):
         """Refuse a field that two of config, sizes, recipes, tokens, axes and tune would set."""
         # With tune: {optim.learning_rate: ...}, a config {optim: {learning_rate: 0.01}} is refused, and so is
         # {variants: {kan: {optim: {learning_rate: 0.01}}}}, which sets the same field.
-        reasons = dict(SET_BY_STUDY)  # by field why nothing else may set it
+        reasons = dict(ffn_levels.SET_BY_STUDY)  # by field why nothing else may set it
         if self.tune or len(self.all_seeds) > 1 or self.backbones:
             reasons["output.run_name"] = "it would give all runs one folder"
         tuned = (*self.tune.fields, "data.validation_part") if self.tune else ()
@@ -222,7 +213,7 @@ class StudyConfig(Section):
             ("recipes", self.recipes),
         ):
             for level, values in named.items():
-                for name, leaf in settings(values):
+                for name, leaf in ffn_levels.settings(values):
                     other = set_by.setdefault(leaf, section)
                     reason = reasons.get(name) or (f"{other} sets it too" if other != section else "")
                     if reason:
@@ -276,18 +267,18 @@ class StudyConfig(Section):
         return tuple(map(str, self.levels)) or tuple(x.at_seed(0).variant for x in self.backbones)
 
     @property
-    def levels(self) -> tuple[Level, ...]:
+    def levels(self) -> tuple[ffn_levels.Level, ...]:
         """The FFN variants with their options, as they are trained; looked up: the registry loads torch."""
-        return tuple(map(read_level, self.variants))
+        return tuple(map(ffn_levels.read_level, self.variants))
 
     @cached_property
-    def points(self) -> Mapping[str, tuple[Point, ...]]:
+    def points(self) -> Mapping[str, tuple[ffn_levels.Point, ...]]:
         """The axes beside the variant, in order, and the levels of each; empty without any."""
         named = {SIZE: self.sizes, RECIPE: self.recipes}
-        points = {axis: named_points(axis, values) for axis, values in named.items() if values}
+        points = {axis: ffn_levels.named_points(axis, values) for axis, values in named.items() if values}
         if self.tokens:
-            points[TOKENS] = tokens_points(self.tokens)
-        return points | {name: field_points(name, values) for name, values in self.axes.items()}
+            points[TOKENS] = ffn_levels.tokens_points(self.tokens)
+        return points | {name: ffn_levels.field_points(name, values) for name, values in self.axes.items()}
 
     @property
     def compared(self) -> tuple[Compared, ...]:

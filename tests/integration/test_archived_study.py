@@ -208,7 +208,7 @@ def test_cells_that_failed_are_not_done_afterwards(finished: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("study.yaml", "does not say which runs"), ("gpt_neo/relu/{run}/provenance.json", "is damaged")],
+    [("study.yaml", "names no cells"), ("gpt_neo/relu/{run}/provenance.json", "is damaged")],
 )
 def test_a_damaged_study_is_not_archived(name: str, words: str, elsewhere: Path) -> None:
     run = next(elsewhere.glob("runs/study/gpt_neo/relu/seed1-*")).name

@@ -24,8 +24,9 @@ from base.records import (
     set_aside,
     write_record,
 )
+from base.text.tokens import read_tokenizer
 from eval.backbones import backbone_runs
-from ffn_variants.models.loading import load_pretrained, load_tokenizer
+from ffn_variants.models.loading import load_pretrained
 from pretrain.sampling import load_causal_model
 from tests.bad_inputs import NO_JSON, UNREADABLE
 
@@ -186,7 +187,7 @@ def test_a_folder_with_code_of_its_own_is_refused_and_nothing_runs(folder, name,
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers asks where it is not told
     for load in (
         lambda: load_pretrained(AutoModelForCausalLM, folder),
-        lambda: load_tokenizer(folder),
+        lambda: read_tokenizer(folder),
         lambda: load_causal_model(folder),
         lambda: backbone_runs(folder, [1], folder.parent / "runs"),
     ):

@@ -78,9 +78,9 @@ def test_task_files_of_a_study_need_the_flag_of_whoever_runs_them(tmp_path):
     assert study_config([tmp_path], [Path("tasks")]).include_path == (Path("tasks"),)
 
 
-def test_what_older_studies_asked_beside_scores_is_passed_over(tmp_path):
-    (tmp_path / "study.yaml").write_text("evaluation: {suites: [blimp], check_contamination: true}")
-    assert study_config([tmp_path]) == EvalConfig(suites=("blimp",))
+def test_what_archived_studies_asked_can_be_asked_again(repository: Path):
+    for file in (repository / "docs").rglob("study.yaml"):
+        assert study_config([file.parent]).protocol.preset == "native"
 
 
 @pytest.mark.parametrize(("failures", "lines"), listed(__file__, "equal errors"))

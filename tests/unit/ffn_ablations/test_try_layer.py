@@ -10,14 +10,14 @@ from base.config_input import shipped
 from base.errors import UsageError
 from ffn_ablations.try_arguments import TryArgs
 from ffn_ablations.try_command import main
-from ffn_ablations.try_layer import _planned_text, _study, _timed_text
-from ffn_ablations.try_plan import STEPS, Plan
+from ffn_ablations.try_layer import RESERVE, STEPS, Plan, _planned_text, _study, _timed_text, choose
 from ffn_variants import load_variant
 from pretrain.training import device
 from slurm.study.study import load_study
 from tests.cases import listed
 
 pytestmark = pytest.mark.usefixtures("own_variants")
+SECONDS = {"mini-gpt-neo": 13.0, "small-gpt-neo": 135.0}
 LAYER = """
 import torch
 from torch import nn
@@ -109,3 +109,24 @@ def test_a_plan_is_of_what_was_measured_and_leaves_nothing(capsys):
     assert "gelu (99,840 parameters), doubled (99,840 parameters)" in said
     assert "20 of each" in said
     assert {path.name for path in Path().iterdir()} == {"mine.py", "tiny.yaml"}
+
+
+@pytest.mark.parametrize(("minutes", "workers", "size", "seeds"), listed(__file__, "studies that fit"))
+def test_the_largest_study_that_fits_is_chosen(minutes, workers, size, seeds):
+    if seeds is None:
+        with pytest.raises(UsageError, match=r"3 seeds of mini-gpt-neo, 9 runs, .* --minutes 3,"):
+            choose(SECONDS, 3, minutes, workers)
+        return
+    plan = choose(SECONDS, 3, minutes, workers)
+    assert (plan.size, plan.seeds) == (size, seeds)
+    assert plan.seconds <= (1 - RESERVE) * 60 * minutes
+
+
+def test_the_minutes_that_an_error_names_are_enough():
+    spent = 100.0
+    with pytest.raises(UsageError) as error:
+        choose(SECONDS, 3, 1, 2, spent)
+    named = int(str(error.value).split("--minutes ")[1].split(",")[0])
+    assert choose(SECONDS, 3, named, 2, spent).seeds >= 3
+    with pytest.raises(UsageError):
+        choose(SECONDS, 3, named - 1, 2, spent)

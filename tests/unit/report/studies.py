@@ -64,9 +64,11 @@ def write_run(
     family, variant, name = run_id.split("/")
     seed = int(name[4:].split("-")[0])
     run.config_file.write_text(yaml.safe_dump({"family": family, "model": {"ffn": variant}, "seed": seed}))
-    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in log))
+    lines = list(log)
+    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run.provenance_file.write_text(json.dumps(record or {}))
-    run.completion_marker.write_text('{"results": {}}')
+    results = {name: x for line in lines for name, x in line.items() if name == "eval_loss"}
+    run.completion_marker.write_text(json.dumps({"results": results}))
     if rows := [(run_id, family, variant, seed, *score, 200, "") for score in scores]:
         write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1])), run.rows_file)
     return run

@@ -121,7 +121,7 @@ def test_study_report_says_what_the_runs_say(made: Path, analysis: Analysis):
     assert "no effect" not in text
     # The last cell is missing, and named.
     assert "3 scores are missing" in text
-    assert re.search(r"\b0\.02 nats on held-out-loss; 1 points on embedded-pairs and", text)
+    assert re.search(r"\b0\.02 nats on held-out loss; 1 points on embedded-pairs and", text)
     assert "| held-out loss | RoBERTa | `swish` | 3 |" in text
     assert "| embedded-glue | RoBERTa | `swish` | 3 |" in text
     # Facts of the runs.

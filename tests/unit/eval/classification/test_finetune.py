@@ -599,14 +599,6 @@ def test_a_rate_that_diverges_is_not_chosen_and_several_are_told(model, task):
         evaluate_tasks(model, [find_task(task, asked)], asked)
 
 
-def test_what_archived_studies_left_empty_is_passed_over_and_what_they_set_is_not():
-    empty = dict.fromkeys(("eval_steps", "warmup_ratio", "min_lr_rate", "threshold")) | {"init_scales": []}
-    assert FinetuneConfig.model_validate(empty) == FinetuneConfig()
-    for changes in ({"eval_steps": 200}, {"init_scales": [0.1]}):
-        with pytest.raises(ValidationError, match=next(iter(changes))):
-            FinetuneConfig.model_validate({**empty, **changes})
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

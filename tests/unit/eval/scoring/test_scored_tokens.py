@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from base.files import PACKAGES
-from base.text.tokens import as_prompts, read, read_whole
+from base.text.tokens import as_prompts, read, read_tokenizer, read_whole
 from eval.classification.classifier import load_backbone, load_classifier, load_classifier_tokenizer
 from eval.classification.example_tokens import encode, tokenizer_key
 from eval.classification.segments import Segmentation, encode_segments
@@ -30,7 +30,6 @@ from eval.protocol import ProtocolConfig, preset_protocol
 from eval.scoring.scored_tokens import TextTokenizer, forget_tokens
 from eval.scoring.scorers import SCORERS
 from ffn_variants import UsageError, build_model
-from ffn_variants.models.loading import load_tokenizer
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import encode_batch, train_tokenizer
 from pretrain.sampling import continue_texts
@@ -263,7 +262,7 @@ def test_scores_of_texts_are_those_of_before(wrapping, tmp_path):
     as_prompts(wrapping).save_pretrained(tmp_path)
     pairs = [("", story[:40]) for story in STORIES] + [(story[:30], story[30:50]) for story in STORIES]
     for preset in ("native", "lm-eval", "babylm23", "babylm25"):
-        scorers = [SCORERS["causal"](model, each, preset) for each in (wrapping, load_tokenizer(tmp_path))]
+        scorers = [SCORERS["causal"](model, each, preset) for each in (wrapping, read_tokenizer(tmp_path))]
         before, now = (scorer.score_continuations(pairs) for scorer in scorers)
         np.testing.assert_array_equal(before.log_likelihood, now.log_likelihood)
         before, now = (scorer.score_documents(STORIES[:3]) for scorer in scorers)

@@ -10,8 +10,7 @@ from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from base.errors import UsageError
-from base.text.tokens import as_prompts
-from ffn_variants.models.loading import load_tokenizer as load_models_tokenizer
+from base.text.tokens import as_prompts, read_tokenizer
 from pretrain.data.embedded import stories
 from pretrain.data.prepare import prepare_data, tokens_fingerprint
 from pretrain.data.tokenizer import encode_batch, load_tokenizer, train_tokenizer
@@ -85,7 +84,7 @@ def tokens_of(tokenizer: PreTrainedTokenizerBase, *texts: str) -> list[str]:
     return list(tokenizer.convert_ids_to_tokens(tokenizer(*texts)["input_ids"]))
 
 
-@pytest.mark.parametrize("load", [load_tokenizer, load_models_tokenizer])
+@pytest.mark.parametrize("load", [load_tokenizer, read_tokenizer])
 def test_a_folder_without_its_vocabulary_is_refused(tmp_path, load):
     """transformers loads it without a word, and every text is ``<s></s>``."""
     settings = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "pad_token": "<pad>"}

@@ -30,7 +30,6 @@ from pretrain.training import device
 from pretrain.training import loop as loop_module
 from pretrain.training.loop import Loop
 from pretrain.training.metrics_log import MetricsFile
-from pretrain.training.schedule import total_steps
 from pretrain.training.training_run import train
 from report.inputs.run_facts import read_facts
 from tests.cases import first_is_fast
@@ -104,7 +103,7 @@ def test_dropout_streams_differ():
 def test_total_steps(tiny):
     optim = tiny().optim
     epochs = optim.model_copy(update={"max_steps": None, "num_train_epochs": 2.5})
-    assert (total_steps(optim, 100, 8), total_steps(epochs, 100, 8), total_steps(epochs, 1, 8)) == (6, 31, 1)
+    assert (optim.total_steps(100, 8), epochs.total_steps(100, 8), epochs.total_steps(1, 8)) == (6, 31, 1)
 
 
 def test_steps_equal_a_loop_written_by_hand(tiny):

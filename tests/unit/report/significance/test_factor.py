@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = write_run(folder, run_ids[-1], record={"parameters": {"total": 10_000_000}})
         write_rows(rows, run.rows_file)
     write_baselines(run.path, {"glue": {"rte": {"accuracy": 52.7}}})
-    asked = {"heads": list(HEADS), "evaluation": {"suites": ["blimp", "glue"]}}
+    asked = {"heads": list(HEADS), "benchmarks": ["blimp", "glue"]}
     write_plan(folder, run_ids, report={"margin": 1.0}, **asked)
     return folder
 
@@ -162,7 +162,7 @@ def test_words_say_what_is_compared(made: Path):
     assert f"| `{FOURIER}` | **worse** | -" in text
     assert "Left out, as no head has part in it: blimp." in text
     assert "<summary>Cost: " not in text
-    assert "compared with each other, as heads share a model (`--paired`)" in text
+    assert "compared with each other, as heads share a model" in text
 
 
 def test_the_study_names_the_factor(study: Path):
