@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from base.errors import UsageError, first_line
+from base.errors import UsageError
 
 
 class _State:
@@ -280,7 +280,7 @@ def _give_up(reason: str) -> None:
 def _reason(error: Exception, args: tuple[Any, ...]) -> str:
     if not _are_on_cpu(args) and (lacking := missing_for_triton()):
         return lacking
-    said = first_line(error) or "no message"
+    said = str(error).strip().split("\n")[0][:200] or "no message"
     return said if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {said}"
 
 
