@@ -156,9 +156,7 @@ def test_a_protocol_has_a_name_and_a_record():
 
 def test_a_study_names_a_preset_or_changes_one():
     assert EvalConfig.model_validate({"protocol": "lm-eval"}).protocol.preset == "lm-eval"
-    # Archived studies have fields that nobody set and that are no more.
-    section = {"protocol": {"preset": "babylm23", "prefix": "none", "reduction": None, "dtype": None}}
-    config = EvalConfig.model_validate(section)
+    config = EvalConfig.model_validate({"protocol": {"preset": "babylm23", "prefix": "none"}})
     assert config.protocol.resolve("causal").prefix == "none"
     assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
 
