@@ -111,7 +111,7 @@ def shapes(name: str, options: Options) -> None:
 def extremes(name: str, options: Options) -> None:
     """Output and gradients are finite where the input is zero, as that of a padded token may be, or large."""
     module, width = _own_module(name, _build(name, options))
-    for value in (0.0, 30.0, -30.0):
+    for value in (0.0, 100.0, -100.0):  # e^89 is infinite in float32
         x = torch.full((2, width), value, requires_grad=True)
         y = module(x)
         y.sum().backward()

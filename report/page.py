@@ -262,7 +262,8 @@ def _undecided(comparisons: Sequence[Comparison]) -> Iterator[str]:
         if len(group) == 1:
             yield f"{_named(widest)} is {word} (it {largest})"
         else:
-            yield f"{len(group)} are {word} ({_named(widest)} {largest})"
+            who = listed(map(_named, group)) if len(group) <= NAMED else len(group)
+            yield f"{who} are {word} ({_named(widest)} {largest})"
 
 
 def _open(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Comparison, list[Comparison]]]:

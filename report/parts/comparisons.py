@@ -76,11 +76,12 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
     scale = [f"{span(sizes, '.2f')}M parameters"] if sizes else []
     scale += [f"{span(tokens, '.1f')}M tokens"] if tokens else []
     tuning = f" and its own {fields}" if (fields := _tuned_fields(analysis)) else ""
-    tuning = tuning or ", untuned" * bool(analysis.facts)
     of_size = f" ({' and '.join(scale)})" if scale else ""
     if len(primary):
         seeds = f"{span(primary.n, 'g')} seed{'s' * (max(primary.n) > 1)}"
         yield f"Each {analysis.noun} has {seeds}{of_size}{tuning}."
+    if analysis.facts and not tuning:
+        yield "Nothing was tuned: at its own learning rate a variant may do better, and the order change."
     choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons
                if c.is_primary and c.choice_error and c.standard_error]  # fmt: skip
     if choices and median(choices) > LARGE_SHARE:

@@ -103,7 +103,7 @@ WRONG = {
     "large": (
         bent(lambda x, s: (s * x).masked_fill(x > 20, torch.nan)),
         "zero and large inputs",
-        "at inputs of 30",
+        "at inputs of 100",
     ),
     "loud": (bent(lambda x, s: 1e4 * x * s), "shapes and dtype", "or more than 1,000"),
     "width": (bent(lambda x, s: x[..., ::2] * s), "shapes and dtype", "forward must keep shape"),
