@@ -94,6 +94,8 @@ class Finetuning(Section):
     """Candidates, of which the best by the held-out part is reported."""
     head_dropout: float = 0.0
     """Of the vectors that a head reads, while it is trained."""
+    frozen_dropout: bool = False
+    """Whether a frozen backbone drops out while its head is trained."""
     lr_scheduler_type: Schedule = "linear"
     warmup_ratio: float = 0.0
     """Share of all steps."""
@@ -130,7 +132,7 @@ class Finetuning(Section):
         return self.model_dump(mode="json", exclude=unused)
 
 
-_YOUNGER = ("head_dropout", "head_learning_rates")
+_YOUNGER = ("head_dropout", "frozen_dropout", "head_learning_rates")
 """Settings of a ``Finetuning`` that at their defaults leave the protocols of older scores as they were."""
 
 
@@ -171,6 +173,7 @@ _FR_KAN_NOTEBOOKS: dict[str, Any] = {
     "max_grad_norm": None,
     "select_on": "nothing",
     "seeds": (42,),
+    "frozen_dropout": True,
 }
 
 PRESETS: dict[str, Preset] = {
@@ -254,6 +257,9 @@ class FinetuneConfig(Section):
     head_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout of the vectors that a head other than the default reads, on a frozen backbone too (null: the
     preset's, 0; fr-kan 0.1)."""
+    frozen_dropout: bool | None = None
+    """A frozen backbone drops out while its head is trained, and so is computed for every batch (null: the
+    preset's; fr-kan does, as its notebooks)."""
     lr_scheduler_type: Schedule | None = None
     """How it falls: linear or cosine, or constant (null: the preset's)."""
     weight_decay: float | None = Field(None, ge=0)
@@ -339,7 +345,7 @@ class FinetuneConfig(Section):
         choice = head or self.heads[0]
         values["head"] = str(choice)
         if choice.name == DEFAULT_HEAD:  # transformers' own has its own dropout
-            values["head_dropout"] = 0.0
+            values |= {"head_dropout": 0.0, "frozen_dropout": False}
         if values.get("seeds") == "run":  # for which run is not known: only the number of seeds counts
             del values["seeds"]
         return preset.settings.model_copy(update=preset.by_task.get(task, {}) | values)

@@ -124,8 +124,9 @@ class HeadClassifier(Classifier):
         head: Takes what ``embed`` gives.
         reads: One vector an example, its tokens' or its segments'.
         pooling: From the vectors of a text or of a segment to one.
-        is_frozen: Keep the backbone's weights; it is then computed without dropout and without gradients.
+        is_frozen: Keep the backbone's weights; it is then computed without gradients.
         dropout: Of what the head reads, while it is trained.
+        frozen_dropout: A frozen backbone has its own dropout too, while the head is trained.
     """
 
     def __init__(
@@ -136,12 +137,14 @@ class HeadClassifier(Classifier):
         pooling: Pooling = "auto",
         is_frozen: bool = False,
         dropout: float = 0.0,
+        frozen_dropout: bool = False,
     ) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
         self.reads: Reads = reads
         self.pooling: Pooling = pooling
         self.is_frozen = is_frozen
+        self.frozen_dropout = frozen_dropout
         self.dropout = nn.Dropout(dropout)
         if is_frozen:
             encoder.requires_grad_(False).eval()
@@ -168,9 +171,9 @@ class HeadClassifier(Classifier):
         return (batch.vectors, None) if self.reads == "example" else stack(batch.vectors, batch.lengths)
 
     def train(self, mode: bool = True) -> HeadClassifier:
-        """Switch to training; a frozen backbone stays as it predicts."""
+        """Switch to training; a frozen backbone stays as it predicts, unless it is to drop out."""
         super().train(mode)
-        if self.is_frozen:
+        if self.is_frozen and not self.frozen_dropout:
             self.encoder.eval()
         return self
 
@@ -341,5 +344,12 @@ def load_for_task(
     encoder = make_encoder(load_backbone(model_dir, tokenizer, device), settings.pooling)
     torch.manual_seed(seed)
     head = build_head(choice, encoder.body.config.hidden_size, task.num_labels).to(choose_device(device))
-    reads, dropout = get_head(choice.name).reads, settings.head_dropout
-    return HeadClassifier(encoder, head, reads, settings.pooling, choice.is_frozen, dropout)
+    return HeadClassifier(
+        encoder,
+        head,
+        get_head(choice.name).reads,
+        settings.pooling,
+        choice.is_frozen,
+        settings.head_dropout,
+        settings.frozen_dropout,
+    )

@@ -189,7 +189,7 @@ def _on_features(
 
     Anything else, and more vectors than may be kept, is returned as it is.
     """
-    if not (isinstance(classifier, HeadClassifier) and classifier.is_frozen):
+    if not (isinstance(classifier, HeadClassifier) and classifier.is_frozen) or classifier.frozen_dropout:
         return parts
     if not fits_memory(classifier, parts.values()):
         return parts

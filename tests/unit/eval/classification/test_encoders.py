@@ -295,6 +295,19 @@ def test_kept_features_are_those_of_the_device_that_is_asked_for():
         assert kept.vectors.device.type == device
 
 
+@pytest.mark.parametrize("drops_out", [False, True])
+def test_a_frozen_backbone_drops_out_only_where_it_is_to(drops_out):
+    """As FR-KAN's notebooks have it: another vector for every batch, and still no gradient."""
+    encoder, head = make_encoder(backbone("roberta")), build_head(parse_head("linear"), 16, 3)
+    classifier = HeadClassifier(encoder, head, is_frozen=True, frozen_dropout=drops_out).train()
+    data = examples([9, 30])
+    one, two = classifier(data).logits, classifier(data).logits
+    assert torch.equal(one, two) != drops_out
+    one.sum().backward()
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+    assert torch.equal(classifier.eval()(data).logits, classifier(data).logits)
+
+
 def test_dropout_of_a_head_has_its_mean_and_variance_on_kept_features_too():
     data, p = examples([9]), 0.3
     torch.manual_seed(1)
