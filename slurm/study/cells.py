@@ -277,9 +277,8 @@ def load_file_variants(
     for text in variants:
         place, options = split_file(text) if isinstance(text, str) else ("", "")
         if names_file(place):
-            is_there = Path(place.rpartition(":")[0]).exists()  # else loading it tells
             consents = trust_remote_code or text in typed or _lies_beside(path, place)
-            check_consent(consents or not is_there, f"{path}: its variants name {place}")
+            check_consent(consents, f"{path}: its variants name {place}")
             text = f"{ffn_variants.load_variant(place).name}{options}"
         names.append(text)
     return names
