@@ -15,8 +15,8 @@ The presets follow their originals in data order, schedule, stopping and choice 
 - ``fr-kan`` (Al Imran and Ishmam 2024, arXiv:2408.08803, as the notebooks of abdalimran/
   FR-KAN-Text-Classification at 6705dfc run): 5 epochs of AdamW at a constant 2e-5 with weight decay 0.01 in
   batches of 64, no clipping, 512 tokens, dropout 0.1 before the head, position 0, the last epoch, seed 42.
-  For heads on a frozen backbone, there ``"fourier-kan bias=1 frozen"``, whose own dropout is on there and off
-  here; their splits are the tasks ``*-pooled``. A model of fewer positions reads as many tokens as it has.
+  For heads on a frozen backbone, there ``"fourier-kan bias=1 frozen"``, whose own dropout stays on; their
+  splits are the tasks ``*-pooled``. A model of fewer positions reads as many tokens as it has.
 - ``fr-kan-held-out``: what the paper's text says of it, and for the rest this project's defaults: linear
   decay, clipping at 1, no weight decay, the best of the 5 epochs by a part held out of the training set.
 - ``swipe`` (Wang et al. 2023, arXiv:2304.01638): 10 epochs of Adam, linear from 5e-5 to zero, cross-entropy,

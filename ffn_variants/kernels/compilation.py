@@ -280,6 +280,7 @@ def _give_up(reason: str) -> None:
 def _reason(error: Exception, args: tuple[Any, ...]) -> str:
     if not _are_on_cpu(args) and (lacking := missing_for_triton()):
         return lacking
+    # Not base.errors.first_line, which does not travel with a pushed model.
     said = str(error).strip().split("\n")[0][:200] or "no message"
     return said if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {said}"
 
