@@ -103,6 +103,15 @@ def closest(typed: str, names: Iterable[str]) -> str | None:
     return known[close[0]] if close else None
 
 
+@contextlib.contextmanager
+def prefixed(place: str) -> Iterator[None]:
+    """Begin the message of a user's mistake with where it is."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}{error}") from None
+
+
 def did_you_mean(name: str | None, otherwise: str) -> str:
     """Ask for a name, if there is one like what was typed, or say something else."""
     return f"did you mean {name}?" if name else otherwise

@@ -110,10 +110,10 @@ class Bench:
 
     def ours_from_texts(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score as the command eval does for the first run of a study; later ones find the tokens made."""
-        from eval.scoring.scored_tokens import forget_tokens
+        from eval.scoring.scored_tokens import TextTokenizer
         from eval.scoring.scorers import SCORERS
 
-        forget_tokens()
+        TextTokenizer.encode.cache_clear()
         scorer = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)
         sentences = pairs[list(COLUMNS)].to_numpy().flatten()
         scored = scorer.score_continuations([("", f" {sentence}") for sentence in sentences])

@@ -31,12 +31,13 @@ The presets follow their originals in data order, schedule, stopping and choice 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_validator
 
-from base.config_input import SEED_END
+from base.config_input import SEED_END, read_yaml
 from base.sections import Section, Unlisted
 from scores.head_descriptions import DEFAULT_HEAD, HEADS, HeadChoice, parse_head
 from scores.suites import CLASSIFICATION_METRICS, SUITES
@@ -136,92 +137,22 @@ _YOUNGER = ("head_dropout", "frozen_dropout", "head_learning_rates")
 """Settings of a ``Finetuning`` that at their defaults leave the protocols of older scores as they were."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """What a preset says.
+class Preset(Section):
+    """What a preset says."""
 
-    Attributes:
-        settings: Values for every task.
-        by_task: Those that single tasks have instead.
-        averaged: Tasks that stand in its average by another metric than the first of their file.
-        tasks: The tasks that it consists of.
-    """
-
-    settings: Finetuning
-    by_task: dict[str, dict[str, Any]] = field(default_factory=dict)
-    averaged: dict[str, Metric] = field(default_factory=dict)
-    tasks: tuple[str, ...] = GLUE_TASK_NAMES
+    settings: Finetuning = Finetuning()
+    """Values for every task."""
+    by_task: dict[str, dict[str, int | float | str | tuple[Metric, ...]]] = Field(default_factory=dict)
+    """Those that single tasks have instead."""
+    averaged: dict[str, Metric] = Field(default_factory=dict)
+    """Tasks that stand in its average by another metric than the first of their file."""
+    tasks: tuple[GlueTaskName, ...] = GLUE_TASK_NAMES
+    """The tasks that it consists of."""
 
 
-_BABYLM23 = Finetuning(
-    eval_steps=200,
-    patience=10,
-    threshold=0.001,
-    metric_for_best_model="f1",
-    loss_breaks_ties=False,
-    select_on="validation",
+PRESETS = TypeAdapter(dict[str, Preset]).validate_python(
+    read_yaml(Path(__file__).with_name("finetuning_presets.yaml"))
 )
-_ACCURACY_FOR_MNLI: dict[str, dict[str, Any]] = {
-    task: {"metric_for_best_model": "accuracy"} for task in ("mnli", "mnli-mm")
-}
-
-_FR_KAN = Finetuning(learning_rate=2e-5, num_train_epochs=5, patience=None, max_length=512, head_dropout=0.1)
-_FR_KAN_NOTEBOOKS: dict[str, Any] = {
-    "pooling": "position-0",
-    "lr_scheduler_type": "constant",
-    "weight_decay": 0.01,
-    "max_grad_norm": None,
-    "select_on": "nothing",
-    "seeds": (42,),
-    "frozen_dropout": True,
-}
-
-PRESETS: dict[str, Preset] = {
-    "default": Preset(
-        settings=Finetuning(),
-        by_task={
-            "cola": {"metric_for_best_model": "matthews_correlation"},
-            "mrpc": {"metric_for_best_model": "f1"},
-            "qqp": {"metric_for_best_model": "f1"},
-        },
-    ),
-    "babylm23": Preset(settings=_BABYLM23, by_task=_ACCURACY_FOR_MNLI),
-    "babylm25": Preset(
-        settings=Finetuning(
-            learning_rate=3e-5,
-            lr_scheduler_type="cosine",
-            warmup_ratio=0.06,
-            min_lr_rate=0.1,
-            weight_decay=0.01,
-            max_grad_norm=None,
-            per_device_train_batch_size=32,
-            dataloader_drop_last=True,
-            max_length=512,
-            patience=None,
-            loss_breaks_ties=False,
-            select_on="validation",
-            seeds=(42,),
-        ),
-        by_task={
-            "boolq": {"per_device_train_batch_size": 16},
-            "multirc": {"per_device_train_batch_size": 16},
-            "wsc": {"num_train_epochs": 30},
-            "mrpc": {"metric_for_best_model": "f1"},
-            "qqp": {"metric_for_best_model": "f1"},
-        },
-        tasks=("boolq", "multirc", "rte", "wsc", "mrpc", "qqp", "mnli"),
-    ),
-    "fr-kan": Preset(settings=_FR_KAN.model_copy(update=_FR_KAN_NOTEBOOKS)),
-    "fr-kan-held-out": Preset(settings=_FR_KAN),
-    "swipe": Preset(settings=Finetuning(patience=None, max_length=512, seeds=(1, 2, 3, 4, 5))),
-    "source-study": Preset(
-        settings=_BABYLM23.model_copy(update={"per_device_train_batch_size": 80, "eval_steps": 0.05}),
-        by_task=_ACCURACY_FOR_MNLI
-        | {task: {"extra_metrics": ("mean_accuracy_f1",)} for task in ("mrpc", "qqp")}
-        | {"multirc": {"extra_metrics": ("f1", "matthews_correlation", "mean_f1_matthews")}},
-        averaged={"mrpc": "mean_accuracy_f1", "qqp": "mean_accuracy_f1", "multirc": "mean_f1_matthews"},
-    ),
-}
 
 
 class FinetuneConfig(Section):

@@ -13,7 +13,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from base.errors import UsageError
+from base.errors import UsageError, prefixed
 from base.run.folder_names import RunFolder
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.examples import SPLITS, data_source, read_examples, read_task_rows
@@ -187,10 +187,8 @@ def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[Head
         UsageError: For an option that a head does not have, or a head that does not fit the tasks.
     """
     is_multi_label = any(task.multi_label for task in tasks)
-    try:
+    with prefixed(f"{tasks[0].name}: "):
         return list(dict.fromkeys(check_head(head, is_multi_label) for head in config.finetune.heads))
-    except UsageError as error:
-        raise UsageError(f"{tasks[0].name}: {error}") from None
 
 
 def classification_protocol(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> dict:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import ffn_variants
 from base.command_line import read_flags
-from base.errors import UsageError
+from base.errors import UsageError, prefixed
 from base.families import Budget, get_family
 from base.sections import Typed, check
 from base.text.corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
@@ -58,7 +57,7 @@ def resolve_sources(sources: Sources, is_begun: bool = False) -> ResolvedConfig:
         UsageError: For an unknown key (with the closest match) or a value not allowed.
     """
     for name in sources.variants:
-        with _prefixed(f"{sources.name}: variants: "):
+        with prefixed(f"{sources.name}: variants: "):
             check_registered(name)
     ffn = sources.typed.values.get(("model", "ffn"))
     if ffn is not None:
@@ -81,7 +80,7 @@ def check_fit(config: RunConfig, source: str = "") -> None:
     Raises:
         UsageError: Naming the fields.
     """
-    with _prefixed(source):
+    with prefixed(source):
         check_registered(config.model.ffn)
         if config.model.ffn_options:  # without any, torch need not be loaded
             ffn_variants.get_variant(config.model.ffn).resolve(config.model.ffn_options)
@@ -89,15 +88,6 @@ def check_fit(config: RunConfig, source: str = "") -> None:
         _check_splines(config.splines, config.model.ffn, config.model.ffn_options)
         if get_family(config.family).objective == "span_corruption":
             _check_span_corruption(config)
-
-
-@contextmanager
-def _prefixed(place: str) -> Iterator[None]:
-    """Begin the message of a user's mistake with where it is."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{place}{error}") from None
 
 
 def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | None) -> None:

@@ -178,18 +178,11 @@ class ClassificationTask:
         other = self.definition.train_on
         return ClassificationTask(find_task_file(other), self.labels) if other and split == "train" else self
 
-    @property
-    def train(self) -> str:
-        """Name of the training file; tasks with the same one share a fine-tuned model."""
-        source = self.source_of("train")
+    def file_name(self, split: str) -> str:
+        """Name the file of a split; tasks with the same one to train on share a fine-tuned model."""
+        source = self.source_of(split)
         names = source.definition.folder_names
-        return names.train if names else f"{source.name}.train"
-
-    @property
-    def validation(self) -> str:
-        """Name of the validation file."""
-        names = self.definition.folder_names
-        return names.validation if names else f"{self.name}.validation"
+        return getattr(names, split) if names else f"{source.name}.{split}"
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

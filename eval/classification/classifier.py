@@ -107,13 +107,10 @@ class Classifier(nn.Module):
         """The backbone."""
         raise NotImplementedError
 
-    def forward(self, batch: Any) -> HeadOutput:
-        """Classify a batch."""
-        raise NotImplementedError
-
     def head_parameters(self) -> list[nn.Parameter]:
         """Those that are no part of the backbone."""
-        raise NotImplementedError
+        backbone = {id(parameter) for parameter in self.body.parameters()}
+        return [parameter for parameter in self.parameters() if id(parameter) not in backbone]
 
 
 class HeadClassifier(Classifier):
@@ -177,9 +174,6 @@ class HeadClassifier(Classifier):
             self.encoder.eval()
         return self
 
-    def head_parameters(self) -> list[nn.Parameter]:
-        return list(self.head.parameters())
-
     def _pooled(self, batch: Encoded) -> Tensor:
         return self.encoder.pooled(batch, self.pooling)
 
@@ -203,10 +197,6 @@ class PaddedClassifier(Classifier):
     def forward(self, batch: Encoded) -> HeadOutput:
         """Classify a batch."""
         return HeadOutput(self.model(**padded_inputs(self.model, batch)).logits)
-
-    def head_parameters(self) -> list[nn.Parameter]:
-        backbone = {id(parameter) for parameter in self.model.base_model.parameters()}
-        return [parameter for parameter in self.model.parameters() if id(parameter) not in backbone]
 
 
 def make_classifier(model: PreTrainedModel, is_frozen: bool = False) -> HeadClassifier | PaddedClassifier:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from base.errors import UsageError
+from base.errors import UsageError, prefixed
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.classifier import Batch
 from eval.classification.example_tokens import cached, encode, tokenizer_key
@@ -67,13 +67,11 @@ def read_task_data(
             idx = [str(row.get("idx", number)) for number, row in rows]
             rows = [row for _, row in rows]
             labels = [row["label"] for row in rows]
-            try:
+            with prefixed(f"{task.name} {name}, "):
                 if segmentation is not None:
                     texts = [with_turns(task, row) for row in rows]
                     return encode_segments(tokenizer, texts, labels, segmentation, max_length, idx)
                 return encode(tokenizer, [task.make_input(row) for row in rows], labels, max_length, idx)
-            except UsageError as error:
-                raise UsageError(f"{task.name} {name}, {error}") from None
 
         source = data_source(task, config, name)
         # Labels that no file declares are those of the training set, of which a validation file says nothing.

@@ -171,21 +171,16 @@ def embed_in_chunks(
     # stores in its context. It asks for an input that has a gradient, which the weights are not, and restores
     # the generator of that input's device, from which dropout is drawn.
     start = torch.zeros((), requires_grad=True, device=device)
-    vectors = []
-    for chunk in chunks:
-        if torch.is_grad_enabled():
-            vectors.append(checkpoint(_encode_some, encode, pieces, chunk, start, use_reentrant=True))
-        else:
-            vectors.append(encode(pieces.take(chunk)))
+    parts = map(pieces.take, chunks)
+    if torch.is_grad_enabled():
+        vectors = [
+            checkpoint(lambda part, _: encode(part), part, start, use_reentrant=True) for part in parts
+        ]
+    else:
+        vectors = [encode(part) for part in parts]
     ordered = torch.cat(vectors)
     places = to_device(np.argsort(order, kind="stable"), ordered.device)
     return ordered.index_select(0, places)
-
-
-def _encode_some(
-    encode: Callable[[Encoded], Tensor], pieces: Encoded, chunk: np.ndarray, start: Tensor
-) -> Tensor:
-    return encode(pieces.take(chunk))
 
 
 def _chunks(lengths: np.ndarray, tokens_per_chunk: int) -> list[tuple[int, int]]:
@@ -198,7 +193,30 @@ def _chunks(lengths: np.ndarray, tokens_per_chunk: int) -> list[tuple[int, int]]
     return [*ranges, (first, len(lengths))]
 
 
-class PackedEncoder(nn.Module):
+class Encoder(nn.Module):
+    """A backbone, ``body``, that makes one vector a text or one a token."""
+
+    body: Any
+
+    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
+        """Return (n, D): the last layer at one token of each text, or the mean over its tokens.
+
+        ``auto`` is as the family says, else a masked model's first token, a causal one's last, and the mean.
+        """
+        if pooling == "auto":
+            pooling = own_pooling(self.body.config)
+        return mean(*self.tokens(batch)) if pooling == "mean" else self.at_one_token(batch, pooling)
+
+    def at_one_token(self, batch: Encoded, pooling: Pooling) -> Tensor:
+        """Return the (n, D) last hidden states of one token of each text."""
+        raise NotImplementedError
+
+    def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
+        """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
+        raise NotImplementedError
+
+
+class PackedEncoder(Encoder):
     """A backbone of a known family, computed as this file says; weights are those of the model, in place.
 
     Args:
@@ -208,28 +226,19 @@ class PackedEncoder(nn.Module):
 
     def __init__(self, model: PreTrainedModel, in_one_row: bool | None = None) -> None:
         super().__init__()
-        self.body: Any = model.base_model
+        self.body = model.base_model
         self.in_one_row = model.device.type == "cpu" if in_one_row is None else in_one_row
         model.set_attn_implementation(packed_attention.NAME)
         cast_inputs_once(model)
         replace_dropouts(model)
 
-    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
-        """Return (n, D): the last layer at one token of each text, or the mean over its tokens.
-
-        ``auto`` is the token that transformers' classifiers read: RoBERTa's first, GPT-Neo's last.
-        ``position-0`` is the first, as padding is on the right.
-        """
-        if pooling == "auto":
-            pooling = own_pooling(self.body.config)
-        if pooling == "mean":
-            return mean(*self.tokens(batch))
+    def at_one_token(self, batch: Encoded, pooling: Pooling) -> Tensor:
+        """Return (n, D); ``position-0`` is the first token, as padding is on the right."""
         layout = self._lay_out(batch)
         steps = layout.lengths - 1 if pooling == "last" else torch.zeros_like(layout.lengths)
         return (_roberta_at if isinstance(self.body, RobertaModel) else _gpt_neo_at)(self.body, layout, steps)
 
     def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
-        """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         layout = self._lay_out(batch)
         body: Any = self.body
         if isinstance(body, RobertaModel):
@@ -242,7 +251,7 @@ class PackedEncoder(nn.Module):
         return lay_out(batch, self.body.config.pad_token_id, self.body.device, self.in_one_row)
 
 
-class PaddedEncoder(nn.Module):
+class PaddedEncoder(Encoder):
     """Any other backbone: transformers' own forward pass, with a batch padded to its longest text.
 
     Args:
@@ -253,11 +262,11 @@ class PaddedEncoder(nn.Module):
     def __init__(self, model: PreTrainedModel, is_whole: bool = False) -> None:
         super().__init__()
         has_encoder = model.config.is_encoder_decoder and not is_whole
-        self.body: Any = model.get_encoder() if has_encoder else model.base_model
+        self.body = model.get_encoder() if has_encoder else model.base_model
         cast_inputs_once(self.body)
 
-    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
-        """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean.
+    def at_one_token(self, batch: Encoded, pooling: Pooling) -> Tensor:
+        """Return (n, D).
 
         ``position-0`` is the first that ``AutoModel`` returns: of BART its decoder's start, of XLNet, which
         is padded on the left, a padding before the text. There every text is padded to ``LEFT_PADDED``
@@ -269,15 +278,10 @@ class PaddedEncoder(nn.Module):
                 inputs = _on_the_left(inputs, self.body.config.pad_token_id)
             return self.body(**inputs).last_hidden_state[:, 0]
         hidden, mask = self.tokens(batch)
-        if pooling == "auto":
-            pooling = own_pooling(self.body.config)
-        if pooling == "mean":
-            return mean(hidden, mask)
         steps = 0 if pooling == "first" else mask.sum(1) - 1
         return hidden[torch.arange(len(hidden), device=hidden.device), steps]
 
     def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
-        """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         inputs = padded_inputs(self.body, batch)
         return self.body(**inputs).last_hidden_state, inputs["attention_mask"].bool()
 
@@ -295,9 +299,6 @@ def _on_the_left(inputs: dict[str, Tensor], pad_token_id: int) -> dict[str, Tens
     # Columns by the mask: padding comes first, and being stable the sort leaves a text's tokens in order.
     order = padded["attention_mask"].argsort(dim=1, stable=True)
     return {name: x.gather(1, order) for name, x in padded.items()}
-
-
-Encoder = PackedEncoder | PaddedEncoder
 
 
 def make_encoder(model: PreTrainedModel, pooling: Pooling = "auto") -> Encoder:

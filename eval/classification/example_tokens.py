@@ -66,11 +66,11 @@ class Encoded:
     @classmethod
     def from_lists(
         cls,
-        input_ids: Sequence[Sequence[int]],
+        input_ids: Sequence[Sequence[int] | np.ndarray],
         labels: Sequence[int] | np.ndarray,
         truncated: Sequence[bool] | None = None,
-        idx: Sequence[str] | None = None,
-        token_type_ids: Sequence[Sequence[int]] = (),
+        idx: Sequence[str] | np.ndarray | None = None,
+        token_type_ids: Sequence[Sequence[int] | np.ndarray] = (),
     ) -> Encoded:
         """Make it of a list of token ids an example, and of types; without names they are numbered."""
         lengths = np.array([len(ids) for ids in input_ids], dtype=np.int64)

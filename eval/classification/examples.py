@@ -116,7 +116,7 @@ def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path 
     folder, flag = _folder(task, config)
     if task.definition.hub is None or folder is None:
         return None
-    return find_in_folder(task.train if split == "train" else task.validation, task.name, folder, flag)
+    return find_in_folder(task.file_name(split), task.name, folder, flag)
 
 
 def _folder(task: ClassificationTask, config: EvalConfig) -> tuple[Path | None, str]:
@@ -154,8 +154,9 @@ def _read_part(task: ClassificationTask, split: str, config: EvalConfig) -> tupl
         needed = () if definition.flatten else (definition.label.partition(".")[0],)
         rows, source = read_rows(path, needed, task.columns), str(path)
     elif definition.hub is not None:
-        instead = f"without network pass {_folder(task, config)[1]} FOLDER with {task.train}.jsonl and "
-        instead += f"{task.validation}.jsonl" + (", or use --suites embedded-glue" * (task.benchmark == GLUE))
+        train, validation = map(task.file_name, SPLITS)
+        instead = f"without network pass {_folder(task, config)[1]} FOLDER with {train}.jsonl and "
+        instead += f"{validation}.jsonl" + (", or use --suites embedded-glue" * (task.benchmark == GLUE))
         source = " ".join(filter(None, (definition.hub.path, definition.hub.name)))
         rows = _read_hub(definition.hub, split, instead)
     else:
@@ -236,7 +237,5 @@ def _unknown_label(task: ClassificationTask, value: Any, label: Any, where: str)
     )
 
 
-@lru_cache(maxsize=2)
-def embedded_examples(seed: int) -> dict[str, dict[str, list[dict]]]:
-    """Return what the embedded grammar writes, by task and split."""
-    return classification_tasks(seed)
+embedded_examples = lru_cache(maxsize=2)(classification_tasks)
+"""What the embedded grammar writes with a seed, by task and split."""

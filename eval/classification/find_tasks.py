@@ -6,7 +6,6 @@ the BabyLM 2023 evaluation (https://github.com/babylm/evaluation-pipeline-2023, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from base.errors import UsageError
@@ -95,20 +94,15 @@ def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
             tasks += spec.find(config)
     tasks += [find_task(name, config) for name in config.classify]
     groups: dict[tuple[str, str], list[ClassificationTask]] = {}
-    for task in _once(tasks):
-        for split in examples.SPLITS:
-            examples.find_file(task, split, config)
-        groups.setdefault((task.benchmark, task.train), []).append(task)
-    return list(groups.values())
-
-
-def _once(tasks: Iterable[ClassificationTask]) -> list[ClassificationTask]:
     by_name: dict[tuple[str, str], ClassificationTask] = {}
     for task in tasks:
-        same = by_name.setdefault((task.benchmark, task.name), task)
-        if same != task:
+        if by_name.setdefault((task.benchmark, task.name), task) != task:
             raise UsageError(
                 f"two tasks are called {task.name} in benchmark {task.benchmark}; give one of them another "
                 "name: or benchmark:"
             )
-    return list(by_name.values())
+    for task in by_name.values():
+        for split in examples.SPLITS:
+            examples.find_file(task, split, config)
+        groups.setdefault((task.benchmark, task.file_name("train")), []).append(task)
+    return list(groups.values())

@@ -88,18 +88,17 @@ def finetune(
     optimizer = build_finetuning_optimizer(classifier, settings)
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)
+    epochs = range(1, settings.num_train_epochs + 1)
+    batches = ((n, each) for n in epochs for each in shuffled_batches(len(train), generator, settings))
     step = 0
-    for epoch in range(1, settings.num_train_epochs + 1):
-        for indices in shuffled_batches(len(train), generator, settings):
-            update(classifier, train.take(indices), optimizer, settings)
-            scheduler.step()
-            step += 1
-            tell(f"epoch {epoch}/{settings.num_train_epochs} step {step}/{max_steps}{best.text}")
-            if step % eval_steps == 0:
-                best.judge(classifier, step, selection, metric)
-                if best.is_exhausted:
-                    best.restore(classifier)
-                    return Finetuned(best.step, step, tuple(best.scores), best.key)
+    for step, (epoch, indices) in enumerate(batches, start=1):
+        update(classifier, train.take(indices), optimizer, settings)
+        scheduler.step()
+        tell(f"epoch {epoch}/{settings.num_train_epochs} step {step}/{max_steps}{best.text}")
+        if step % eval_steps == 0:
+            best.judge(classifier, step, selection, metric)
+            if best.is_exhausted:
+                break
     best.restore(classifier)
     return Finetuned(best.step or step, step, tuple(best.scores), best.key)
 

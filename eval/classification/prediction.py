@@ -6,7 +6,7 @@ Shapes: n or N examples, V vectors of all of them, D hidden_size, C labels.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -137,15 +137,8 @@ def predict(classifier: Classifier, data: Examples, batch_size: int, dtype: str 
     if not padded:
         return Predictions(logits, None)
     counts = data.counts if isinstance(data, Segmented) else data.lengths
-    scores = [scores for part in _to_host(padded) for scores in part]
+    scores = [scores for part in padded for scores in part.float().cpu().numpy()]
     return Predictions(logits, [scores[place][: counts[order][place]] for place in places])
-
-
-def _to_host(tensors: Sequence[torch.Tensor]) -> list[np.ndarray]:
-    """Fetch tensors of several shapes in one copy, as float32."""
-    flat = torch.cat([tensor.float().flatten() for tensor in tensors]).cpu().numpy()
-    ends = np.cumsum([tensor.numel() for tensor in tensors])
-    return [part.reshape(t.shape) for part, t in zip(np.split(flat, ends[:-1]), tensors, strict=True)]
 
 
 def decide(logits: np.ndarray, is_multi_label: bool) -> np.ndarray:

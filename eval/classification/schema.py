@@ -184,20 +184,17 @@ class TaskFile(Section):
     metrics: tuple[Metric, ...] = Field(("accuracy",), min_length=1)
     """What is reported. By the first one the epoch is chosen, and it stands for the task in means."""
 
-    @field_validator("text", mode="before")
+    @field_validator("text", "metrics", mode="before")
     @classmethod
-    def _check_text(cls, value: Any) -> Any:
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"text is {value!r}; a field, a template with {{field}}s, or a list of two")
-        for text in texts:
-            fields_of(text)
-        return tuple(texts)
-
-    @field_validator("metrics", mode="before")
-    @classmethod
-    def _check_metrics(cls, value: Any) -> Any:
+    def _as_tuple(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("text")
+    @classmethod
+    def _check_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            fields_of(text)
+        return value
 
     @field_validator("labels", "label_names", mode="before")
     @classmethod

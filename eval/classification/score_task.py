@@ -143,7 +143,9 @@ def train(
         UsageError: For data or a model that cannot be fine-tuned.
     """
     first, options = tasks[0], candidates(settings)
-    _check_metrics(first, settings)
+    for name in (settings.metric_for_best_model, *settings.extra_metrics):
+        if reason := unfit_metric(name, first.num_labels, first.multi_label):
+            raise UsageError(f"{first.name}: {reason}, or leave --finetune.metric-for-best-model out")
     tokenizer = load_classifier_tokenizer(model_dir)
     parts: Mapping[str, Examples] = {}
     best: Trained | None = None
@@ -157,29 +159,20 @@ def train(
             training, selection = split(data, first, settings, seed)
             whole = {"train": training, "selection": selection, **data.validation}
             parts = _on_features(classifier, whole, model_dir, settings, say)
+        metric, begin = METRICS[option.metric_for_best_model], time.monotonic()
         try:
-            candidate = _fit(classifier, parts, option, seed, say)
+            result = finetune(classifier, parts["train"], parts["selection"], metric, option, seed, say)
         except DivergedError as error:
             diverged = error
             continue
+        validation = {task.name: parts[task.name] for task in tasks}
+        candidate = Trained(classifier, validation, result, time.monotonic() - begin, option)
         if best is None or candidate.held_out > best.held_out:
             best = candidate
     if best is None:
         assert diverged is not None
         raise diverged
     return best
-
-
-def _fit(
-    classifier: Classifier, parts: Mapping[str, Examples], settings: Finetuning, seed: int, tell: Tell
-) -> Trained:
-    """Train a classifier on its parts, which are features where its backbone was frozen."""
-    metric = METRICS[settings.metric_for_best_model]
-    begin = time.monotonic()
-    result = finetune(classifier, parts["train"], parts["selection"], metric, settings, seed, tell)
-    seconds = time.monotonic() - begin
-    validation = {name: part for name, part in parts.items() if name not in ("train", "selection")}
-    return Trained(classifier, validation, result, seconds, settings)
 
 
 def _on_features(
@@ -198,12 +191,6 @@ def _on_features(
     return {name: features(classifier, part, weights, settings.dtype) for name, part in parts.items()}
 
 
-def _check_metrics(task: ClassificationTask, settings: Finetuning) -> None:
-    for name in (settings.metric_for_best_model, *settings.extra_metrics):
-        if reason := unfit_metric(name, task.num_labels, task.multi_label):
-            raise UsageError(f"{task.name}: {reason}, or leave --finetune.metric-for-best-model out")
-
-
 def _with_prefix(tell: Tell, prefix: str) -> Tell:
     return lambda message: tell(prefix + message)
 
@@ -211,25 +198,23 @@ def _with_prefix(tell: Tell, prefix: str) -> Tell:
 def _items(
     task: ClassificationTask, seed: int, data: Examples, predicted: Predictions, labels: np.ndarray
 ) -> pd.DataFrame:
+    # The items of a benchmark share a file, whose columns hold integers or lists, not both.
+    if labels.ndim == 2:
+        answers: dict[str, Any] = {"labels": data.labels.tolist(), "predictions": labels.tolist()}
+    else:
+        answers = {"label": pd.array(data.labels, "Int64"), "prediction": pd.array(labels, "Int64")}
     columns = {
         "suite": task.benchmark,
         "task": task.name,
         "seed": seed,
         "idx": data.idx,
-        **_answers(data.labels, labels),
+        **answers,
         "logits": list(predicted.logits.astype(float)),
         "truncated": data.truncated,
     }
     if predicted.segment_scores is not None:
         columns["segment_scores"] = [scores.astype(float).tolist() for scores in predicted.contributions()]
     return pd.DataFrame(columns)
-
-
-def _answers(labels: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
-    # The items of a benchmark share a file, whose columns hold integers or lists, not both.
-    if labels.ndim == 2:
-        return {"labels": labels.tolist(), "predictions": predictions.tolist()}
-    return {"label": pd.array(labels, dtype="Int64"), "prediction": pd.array(predictions, dtype="Int64")}
 
 
 Metric = Callable[..., Any]

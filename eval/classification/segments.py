@@ -67,14 +67,9 @@ def join_empty(text: str, starts: list[int], content: str) -> list[int]:
         starts: Where its parts begin, ascending and with 0 first.
         content: A regular expression.
     """
-    filled, is_filled, pattern = [0], False, re.compile(content)
-    for start, stop in pairwise([*starts, len(text)]):
-        if pattern.search(text, start, stop) is None:
-            continue
-        if is_filled:
-            filled.append(start)
-        is_filled = True
-    return filled
+    parts, pattern = pairwise([*starts, len(text)]), re.compile(content)
+    filled = [start for start, stop in parts if pattern.search(text, start, stop)]
+    return [0, *filled[1:]]
 
 
 def _goes_on(text: str, match: re.Match[str]) -> bool:
@@ -242,15 +237,7 @@ def encode_segments(
     names = np.array([*map(str, range(len(texts)))] if idx is None else idx, dtype=object)
     of_example = np.repeat(np.arange(len(counts)), counts)
     label_array = np.asarray(labels, dtype=np.int64)
-    flat_types = np.concatenate(types) if types else np.empty(0, np.uint8)
-    encoded = Encoded(
-        np.concatenate(pieces) if pieces else np.empty(0, np.int32),
-        np.array([len(piece) for piece in pieces], dtype=np.int64),
-        label_array[of_example],
-        np.zeros(len(pieces), dtype=bool),
-        names[of_example],
-        flat_types if flat_types.any() else None,
-    )
+    encoded = Encoded.from_lists(pieces, label_array[of_example], idx=names[of_example], token_type_ids=types)
     uncut = np.zeros(len(counts), dtype=bool)
     bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
     return Segmented(encoded, np.array(counts, dtype=np.int64), label_array, uncut, names, bounds)

@@ -212,11 +212,6 @@ class _Frame:
         return ScoredText(input_ids, start, end, words=[*[-1] * len(prefix), *words, *[-2] * len(suffix)])
 
 
-def forget_tokens() -> None:
-    """Drop all tokens that are kept, for those who measure how long it takes to make them."""
-    TextTokenizer.encode.cache_clear()
-
-
 def _split(context: str, continuation: str, leading_space: str) -> tuple[str, str]:
     stripped = context.rstrip()
     continuation = context[len(stripped) :] + continuation

@@ -144,15 +144,11 @@ class SpanScorer(TextScorer):
 
 
 SCORERS: dict[str, type[TextScorer]] = {
-    "causal": CausalScorer,
-    "masked": MaskedScorer,
-    "span_corruption": SpanScorer,
+    kind.objective: kind for kind in (CausalScorer, MaskedScorer, SpanScorer)
 }
 
 
 def _check_finite(values: np.ndarray, pairs: Iterable[tuple[str, str]]) -> None:
-    if np.isfinite(values).all():
-        return
     for value, (context, continuation) in zip(values, pairs, strict=True):
         if not np.isfinite(value):
             shown = (context + continuation)[:60]

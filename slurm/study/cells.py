@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 import ffn_variants
 from base.config_input import shipped
-from base.errors import UsageError, WorldError
+from base.errors import WorldError, prefixed
 from base.files import CODE_ROOT
 from base.run.folder_names import RUN_NAME, RunFolder
 from base.sections import Section
@@ -253,10 +253,8 @@ def absolute_variant(text: Any, folder: Path, source: str) -> Any:
     place, options = split_file(text) if isinstance(text, str) else ("", "")
     if not names_file(place):
         return text
-    try:
+    with prefixed(f"{source}: "):
         return f"{absolute_place(place if place.startswith('~') else str(folder / place))}{options}"
-    except UsageError as error:
-        raise UsageError(f"{source}: {error}") from None
 
 
 def load_file_variants(

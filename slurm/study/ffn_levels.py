@@ -269,11 +269,6 @@ class Point:
         return self.axis in (SIZE, RECIPE)
 
 
-def named_points(axis: str, named: Mapping[str, Mapping[str, Any]]) -> tuple[Point, ...]:
-    """Return the levels of ``sizes`` or ``recipes``."""
-    return tuple(Point(axis, name, values) for name, values in named.items())
-
-
 def tokens_points(values: Iterable[Any]) -> tuple[Point, ...]:
     """Return the levels of ``tokens``.
 

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from base.config_input import deep_merge, find, find_config, parse_seeds, read_yaml, shipped
-from base.errors import UsageError
+from base.errors import UsageError, prefixed
 from base.families import PRETRAINED, get_family
 from base.files import mapping, write_text
 from base.run.folder_names import RunFolder, StudyFolder
@@ -141,7 +141,7 @@ class Study:
     @property
     def _axes(self) -> dict[str, Any]:
         """The axes beside the variant, with their levels as text; nothing without any."""
-        axes = {name: [point.level for point in points] for name, points in self.config.points.items()}
+        axes = {name: list(levels) for name, levels in self.config.axis_levels.items()}
         return {"axes": axes} if axes else {}
 
     @property
@@ -232,10 +232,8 @@ def load_study(
         planned = Expansion(config, path, extra).cells()
     check_folders(path, planned)
     if config.tune:
-        try:
+        with prefixed(f"{path}: "):
             check_values(trained_cells(planned[: len(planned) // len(config.all_seeds)]), config.tune)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}") from None
     name = path.stem if path == shipped("study").get(path.stem) else shlex.quote(str(path))
     typed = f"{name} --trust-remote-code" if own_variants(planned) else name
     return Study(config=config, folder=planned[0].study_dir, typed=typed, planned=planned).now()
@@ -271,11 +269,9 @@ class Expansion:
 
     def _cell(self, family: str, points: tuple[Point, ...], level: Level) -> RunCell:
         """Return a cell at the study's first seed; ``points`` has one for each axis, in the study's order."""
-        try:
+        places = "".join(f", {point.axis} {point.level}" for point in points)
+        with prefixed(f"{self.path}: {family}, {level}{places}: "):
             run_config = self._run_config(family, points, level)
-        except UsageError as error:
-            places = "".join(f", {point.axis} {point.level}" for point in points)
-            raise UsageError(f"{self.path}: {family}, {level}{places}: {error}") from None
         folder = run_dir(run_config)
         return RunCell(
             variant=str(level),

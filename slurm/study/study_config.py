@@ -274,17 +274,24 @@ class StudyConfig(Section):
     @cached_property
     def points(self) -> Mapping[str, tuple[ffn_levels.Point, ...]]:
         """The axes beside the variant, in order, and the levels of each; empty without any."""
-        named = {SIZE: self.sizes, RECIPE: self.recipes}
-        points = {axis: ffn_levels.named_points(axis, values) for axis, values in named.items() if values}
+        points = {
+            axis: tuple(ffn_levels.Point(axis, name, values) for name, values in named.items())
+            for axis, named in ((SIZE, self.sizes), (RECIPE, self.recipes))
+            if named
+        }
         if self.tokens:
             points[TOKENS] = ffn_levels.tokens_points(self.tokens)
         return points | {name: ffn_levels.field_points(name, values) for name, values in self.axes.items()}
 
     @property
+    def axis_levels(self) -> dict[str, tuple[str, ...]]:
+        """The names of the levels of each axis beside the variant."""
+        return {name: tuple(point.level for point in points) for name, points in self.points.items()}
+
+    @property
     def compared(self) -> tuple[Compared, ...]:
         """The levels of what the report compares."""
-        axes = {name: tuple(point.level for point in points) for name, points in self.points.items()}
-        return levels(self.report.factor, self.models, self.heads, axes)
+        return levels(self.report.factor, self.models, self.heads, self.axis_levels)
 
     @property
     def tuned_baseline(self) -> str:

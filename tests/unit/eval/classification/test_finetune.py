@@ -91,7 +91,7 @@ def test_each_task_reports_what_babylm_reports():
     assert all("accuracy" in task.metrics for task in GLUE_TASKS.values())
     num_labels = {name: task.num_labels for name, task in GLUE_TASKS.items()}
     assert num_labels == {**dict.fromkeys(GLUE_TASKS, 2), "mnli": 3, "mnli-mm": 3}
-    assert GLUE_TASKS["mnli"].train == GLUE_TASKS["mnli-mm"].train
+    assert GLUE_TASKS["mnli"].file_name("train") == GLUE_TASKS["mnli-mm"].file_name("train")
 
 
 INPUTS = yaml.safe_load(Path(__file__).with_name("inputs.yaml").read_text(encoding="utf-8"))

@@ -27,7 +27,7 @@ from eval.classification.classifier import load_backbone, load_classifier, load_
 from eval.classification.example_tokens import encode, tokenizer_key
 from eval.classification.segments import Segmentation, encode_segments
 from eval.protocol import ProtocolConfig, preset_protocol
-from eval.scoring.scored_tokens import TextTokenizer, forget_tokens
+from eval.scoring.scored_tokens import TextTokenizer
 from eval.scoring.scorers import SCORERS
 from ffn_variants import UsageError, build_model
 from pretrain.data.embedded import stories
@@ -50,7 +50,7 @@ def tokenizer():
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    forget_tokens()
+    TextTokenizer.encode.cache_clear()
 
 
 def texts_of(tokenizer, preset="native", num_positions=64, objective="causal", **changes):
@@ -65,7 +65,7 @@ def test_tokens_are_kept_by_content(tokenizer):
     assert texts_of(tokenizer, num_positions=32) is not first
     assert texts_of(tokenizer, "babylm23") != first
     assert texts_of(tokenizer_of(1)) != first
-    forget_tokens()
+    TextTokenizer.encode.cache_clear()
     again = texts_of(tokenizer)
     assert again is not first
     assert again == first
@@ -171,7 +171,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_reads_the_same_characters(reader, tokenizer, wanted):
-    forget_tokens()
+    TextTokenizer.encode.cache_clear()
     frames = {tokenizer.bos_token_id, tokenizer.eos_token_id}
     ids = list(map(int, READERS[reader](tokenizer)))
     assert len(wanted) > len(tokenizer(TEXT, add_special_tokens=False)["input_ids"])  # control tokens there
