@@ -65,13 +65,6 @@ def _is_ours(content: Mapping[str, Any]) -> bool:
     return is_ours and all(str(place).startswith(_MODULES) for place in places)
 
 
-def from_hub(name: str) -> Path:
-    """Download a model of the hub, or find its copy; see ``base.hub.download_model``."""
-    from base.hub import download_model
-
-    return download_model(name)
-
-
 def clean_name(text: str) -> str:
     """Make a name from a file of somebody else fit for a path and for a line: letters, digits, ``._-``.
 

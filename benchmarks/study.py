@@ -115,7 +115,9 @@ def finish(cell: RunCell, weights_kb: int) -> None:
         {"benchmark": work.benchmark, "task": task, "metric": metric, "head": work.head, "primary": not place}
         for work in asked
         for task in work.protocols
-        for place, metric in enumerate(work.metrics.get(task) or ("accuracy",))
+        for place, metric in enumerate(
+            next((each.metrics for each in work.classified if each.name == task), ("accuracy",))
+        )
     ]
     rows = pd.DataFrame(scores).assign(**of_run, seed=cell.config.seed, group="", score=50.0, n_items=1)
     write_rows(rows, run.rows_file)

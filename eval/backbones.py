@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -23,7 +23,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError, shown
 from base.families import PRETRAINED
 from base.files import write_text
-from base.model_folders import clean_name, from_hub, refuse_code
+from base.model_folders import clean_name, refuse_code
 from base.records import parse_json
 from base.run.folder_names import RUN_NAME, RunFolder
 
@@ -31,22 +31,23 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _REVISION = re.compile(r"@[\w./-]+$")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Backbone:
-    """One pretrained model and one seed of fine-tuning.
+    """One pretrained model and one seed of fine-tuning; nothing is read of it until it is found.
 
     Attributes:
-        model: As the user named it: a folder, or a name on the hub.
-        folder: Where its files are.
-        model_type: As its config.json says.
+        model: As the user named it: a folder with a saved model, the folder of a run, or a name on the hub,
+            which may end in ``@`` and a revision.
+        folder: Where its files are; empty until it is found.
+        model_type: As its config.json says; empty until it is found.
         seed: Of fine-tuning.
         in_study: Whether a study named it.
         pooling: What that study lets heads read of this one, in place of what they read of the others.
     """
 
     model: str
-    folder: str
-    model_type: str
+    folder: str = ""
+    model_type: str = ""
     seed: int
     in_study: bool = False
     pooling: str = ""
@@ -58,57 +59,25 @@ class Backbone:
 
     @property
     def variant(self) -> str:
-        """What stands for it in rows, where a run has the variant of its FFN."""
-        return self._in_study.variant if self.in_study else clean_name(Path(self.model).name)
+        """What stands for it in rows, where a run has the variant of its FFN.
 
-    @property
-    def run_id(self) -> str:
-        """``<model_type>/<name>/seed<N>-<hash>``, or as its study has it."""
-        if self.in_study:
-            return self._in_study.run_id
-        return _run_id(self.family, self.variant, self.seed, self.folder)
-
-    @property
-    def _in_study(self) -> StudyBackbone:
-        return StudyBackbone(self.model, self.seed, self.pooling)
-
-
-def _run_id(family: str, variant: str, seed: int, identity: str) -> str:
-    return f"{family}/{variant}/seed{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
-
-
-@dataclass(frozen=True)
-class StudyBackbone:
-    """A pretrained model that a study names, and one seed of fine-tuning; nothing is read of it.
-
-    Attributes:
-        model: A folder with a saved model, the folder of a run, or a name on the hub, which may end in
-            ``@`` and a revision.
-        seed: Of fine-tuning.
-        pooling: As in ``Backbone``.
-    """
-
-    model: str
-    seed: int
-    pooling: str = ""
-
-    @property
-    def variant(self) -> str:
-        """What stands for it in rows: its own name, or of a run ``<family>-<variant>-seed<N>``."""
-        return "-".join(filter(None, (self._name, self.pooling)))
-
-    @property
-    def _name(self) -> str:
+        Its own name; in a study of a run ``<family>-<variant>-seed<N>``, and with a pooling that behind it.
+        """
+        if not self.in_study:
+            return clean_name(Path(self.model).name)
         path = Path(_REVISION.sub("", self.model))
         run = path.parent if path.name == RunFolder(path.parent).model_dir.name else path
+        name = clean_name(path.name)
         if (match := RUN_NAME.fullmatch(run.name)) and len(run.parts) > 2:
-            return clean_name("-".join((*run.parts[-3:-1], f"seed{match['seed']}")))
-        return clean_name(path.name)
+            name = clean_name("-".join((*run.parts[-3:-1], f"seed{match['seed']}")))
+        return "-".join(filter(None, (name, self.pooling)))
 
     @property
     def run_id(self) -> str:
-        """``pretrained/<name>/seed<N>-<hash>``."""
-        return _run_id(PRETRAINED, self.variant, self.seed, self.model + self.pooling)
+        """``<model_type>/<name>/seed<N>-<hash>``, or in a study ``pretrained/<name>/seed<N>-<hash>``."""
+        identity = self.model + self.pooling if self.in_study else self.folder
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+        return f"{self.family}/{self.variant}/seed{self.seed}-{digest}"
 
     def locate(self) -> str:
         """Say where it is, without a look at the network.
@@ -138,7 +107,7 @@ class StudyBackbone:
             UsageError: If there is no such model.
         """
         folder, model_type = _find(Path(self.model))
-        _write(run_dir, Backbone(self.model, str(folder), model_type, self.seed, True, self.pooling))
+        _write(run_dir, replace(self, folder=str(folder), model_type=model_type))
 
 
 def is_backbone(path: Path) -> bool:
@@ -162,7 +131,7 @@ def backbone_runs(model: Path, seeds: Sequence[int], runs_dir: Path) -> list[Pat
     folder, model_type = _find(model)
     runs = []
     for seed in seeds:
-        backbone = Backbone(model.as_posix(), str(folder), model_type, seed)
+        backbone = Backbone(model=model.as_posix(), folder=str(folder), model_type=model_type, seed=seed)
         runs.append(runs_dir / backbone.run_id)
         _write(runs[-1], backbone)
     return runs
@@ -170,7 +139,9 @@ def backbone_runs(model: Path, seeds: Sequence[int], runs_dir: Path) -> list[Pat
 
 def _find(model: Path) -> tuple[Path, str]:
     """Return the folder of a model, and what its config says that it is."""
-    folder = _saved_model(model).resolve() if model.is_dir() else from_hub(model.as_posix())
+    from base.hub import download_model
+
+    folder = _saved_model(model).resolve() if model.is_dir() else download_model(model.as_posix())
     try:
         content = parse_json((folder / "config.json").read_bytes())
         model_type = clean_name(str(content["model_type"]))

@@ -106,14 +106,11 @@ def find_runs(paths: Sequence[Path], seeds: Sequence[int] = ()) -> tuple[list[Pa
         path = above.path if above.is_run and above.model_dir == named else named
         folders = [] if RunFolder(path).is_run else StudyFolder(path).run_folders()
         inside = [run for run in folders if run.is_run]
-        if not inside and (others := [run.path for run in folders if run.is_backbone]):
-            runs += others
-            continue
-        if not inside and seeds and is_backbone(path):
-            runs += backbone_runs(path, seeds, BACKBONES_DIR)
-            continue
         if not inside:
-            runs.append(path)  # a run, or nothing: whoever opens it says so
+            others = [run.path for run in folders if run.is_backbone]
+            if not others and seeds and is_backbone(path):
+                others = backbone_runs(path, seeds, BACKBONES_DIR)
+            runs += others or [path]  # a run, or nothing: whoever opens it says so
             continue
         trained = [run.path for run in inside if run.has_model]
         num_archived = sum(run.is_archived for run in inside)

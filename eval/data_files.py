@@ -20,18 +20,12 @@ PARQUET = ".parquet"
 INTEGER = r"-?(?:0|[1-9]\d*)"
 
 
-def data_name(path: Path) -> str | None:
-    """Return a data file's name without its suffix, or None for any other file."""
-    for suffix in DATA_SUFFIXES:
-        if path.name.endswith(suffix):
-            return path.name.removesuffix(suffix)
-    return None
-
-
 def list_data_files(folder: Path) -> dict[str, Path]:
     """Return the data files of a folder by name without suffix, in alphabetical order."""
-    files = ((data_name(path), path) for path in sorted(folder.iterdir()) if path.is_file())
-    return {name: path for name, path in files if name is not None}
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    suffixes = [next(filter(path.name.endswith, DATA_SUFFIXES), "") for path in files]
+    pairs = zip(files, suffixes, strict=True)
+    return {path.name.removesuffix(suffix): path for path, suffix in pairs if suffix}
 
 
 def read_rows(path: Path, columns: Iterable[str], texts: Iterable[str] = ()) -> list[dict]:

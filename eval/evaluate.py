@@ -160,8 +160,8 @@ def choose_workers(num_runs: int, device: str | None) -> int:
         return 1
     from ffn_variants.devices import check_device
 
-    on_cpu = check_device(device) == "cpu"
-    return max(1, min(num_runs, num_cores() if on_cpu else min(4, num_cores())))
+    most = num_cores() if check_device(device) == "cpu" else min(4, num_cores())
+    return min(num_runs, most)
 
 
 def _evaluate_in_processes(folders: Sequence[Path], num_workers: int, *settings: object) -> Iterator[Outcome]:
@@ -193,14 +193,11 @@ def _work(run_dir: Path, *settings: object) -> Outcome:
         outcome = _evaluate(run_dir, *settings, draws_bar=False)  # type: ignore[bad-argument-type]
     except Exception as error:
         outcome = Outcome(failures=[Failure(run_dir, None, error)])
-    failures = [replace(failure, error=_sendable(failure.error)) for failure in outcome.failures]
-    return replace(outcome, failures=failures)
-
-
-def _sendable(error: Exception) -> Exception:
-    """Return a user's mistake as it is, and a defect with its traceback, which is lost on the way."""
-    is_mistake = isinstance(error, UsageError)
-    return error if is_mistake else RuntimeError("".join(traceback.format_exception(error)))
+    for place, failure in enumerate(outcome.failures):
+        if not isinstance(failure.error, UsageError):  # a defect, whose traceback is lost on the way
+            error = RuntimeError("".join(traceback.format_exception(failure.error)))
+            outcome.failures[place] = replace(failure, error=error)
+    return outcome
 
 
 def _evaluate(
@@ -290,7 +287,9 @@ def _measure(
         if waiting and (work is missing[-1] or time.perf_counter() - recorded_s > RECORD_EVERY_S):
             store.record(*waiting)
             waiting, recorded_s = [], time.perf_counter()
-        for note in sorted(_cut_notes(work, results) - printed):
+        cut = {task: share for each in results.values() for task, share in cut_inputs(each.items).items()}
+        notes = {describe_cut(f"{work.benchmark}/{task}", share) for task, share in cut.items()}
+        for note in sorted(notes - printed):
             progress.say(f"note: {note}")
             printed.add(note)
         progress.finish({f"{work.benchmark}/{task}": result.metrics for task, result in results.items()})
@@ -374,15 +373,6 @@ def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd
         }
         for metric, score in result.metrics.items()
     )
-
-
-def _cut_notes(work: Work, results: Results) -> set[str]:
-    """Say which inputs the model does not read to their end."""
-    return {
-        describe_cut(f"{work.benchmark}/{task}", share)
-        for result in results.values()
-        for task, share in cut_inputs(result.items).items()
-    }
 
 
 class RunProgress:

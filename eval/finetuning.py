@@ -35,7 +35,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from base.config_input import SEED_END, read_yaml
 from base.sections import Section, Unlisted
@@ -70,10 +70,6 @@ PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan"
 Schedule = Literal["linear", "cosine", "constant"]
 ChosenOn = Literal["held-out", "validation", "nothing"]
 Pooling = Literal["auto", "first", "last", "mean", "position-0"]
-_EXAMPLES = {
-    "head": 'such as --head linear "fourier-kan grid_size=10"',
-    "seeds": "such as --finetune.seeds 12 13",
-}
 
 
 def _check_head(text: object) -> object:
@@ -82,6 +78,9 @@ def _check_head(text: object) -> object:
 
 HeadText = Annotated[str, BeforeValidator(_check_head)]
 """A head as it is typed, ``NAME OPTION=VALUE ... frozen``, checked."""
+
+
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=SEED_END)], ...], Field(min_length=1)]
 
 
 class Finetuning(Section):
@@ -168,6 +167,7 @@ class FinetuneConfig(Section):
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
     head: tuple[HeadText, ...] = Field(
         (DEFAULT_HEAD,),
+        min_length=1,
         description=f"Heads, each of which is trained: {', '.join(HEADS)}. default is transformers' own. One "
         'with options, or on a frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 '
         'frozen". The command list heads lists them.',
@@ -216,19 +216,12 @@ class FinetuneConfig(Section):
     """Use only so many training examples of each task, drawn with the seed (null: all)."""
     max_validation_examples: Unlisted[int | None] = Field(None, ge=1)
     """Report on only so many validation examples of each task, the same for every seed (null: all)."""
-    seeds: Literal["run"] | tuple[Annotated[int, Field(ge=0, lt=SEED_END)], ...] | None = None
+    seeds: Literal["run"] | Seeds | None = None
     """Seeds of the new head, the held-out part, the order of examples and dropout, the same for every run;
     with several, a score is the mean over them. The word run takes each run's own seed, so that heads are
     compared over several first weights (null: the preset's, 12; babylm25 42)."""
     dtype: Unlisted[Literal["auto", "float32", "bfloat16"]] = "auto"
     """Of the matrix products; auto: bfloat16 on a GPU that has it, else float32."""
-
-    @field_validator("head", "seeds", mode="before")
-    @classmethod
-    def _check_some(cls, value: object, info: ValidationInfo) -> object:
-        if value in ((), []):
-            raise ValueError(f"no value is given; one or more are needed, {_EXAMPLES[str(info.field_name)]}")
-        return value
 
     @model_validator(mode="after")
     def _rates_are_chosen_on_held_out_data(self) -> FinetuneConfig:

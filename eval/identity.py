@@ -10,7 +10,7 @@ from base.errors import UsageError
 from base.families import get_family
 from base.files import damage
 from base.run.folder_names import RunFolder
-from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
+from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, trained_model
 from eval.backbones import read_backbone
 from eval.data_files import fingerprint
 from pretrain.run.run_folder import read_run, run_id
@@ -60,13 +60,7 @@ def model_folder(run_dir: Path) -> Path:
                 "it again from where it is"
             )
         return Path(other.folder)
-    folder = RunFolder(run_dir)
-    refuse_archived(folder)
-    if not folder.has_model:
-        raise UsageError(
-            f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"
-        )
-    return folder.model_dir
+    return trained_model(RunFolder(run_dir))
 
 
 def admit_run(run_dir: Path, trust_remote_code: bool) -> None:

@@ -107,8 +107,10 @@ class Budget:
     head_rows: int = _CPU_HEAD_ROWS
 
     @classmethod
-    def of(cls, model: PreTrainedModel, tokens: int | None = None) -> Budget:
+    def of(cls, model: PreTrainedModel, tokens: int | Budget | None = None) -> Budget:
         """Return the fastest batches for a model's device; ``tokens`` of a forward pass, None chooses."""
+        if isinstance(tokens, Budget):
+            return tokens
         if model.device.type == "cpu":
             return cls(tokens or CPU_BATCH_TOKENS)
         return cls(tokens or GPU_BATCH_TOKENS, _GPU_HEAD_ROWS)

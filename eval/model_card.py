@@ -96,12 +96,9 @@ def table(results: Sequence[EvalResult]) -> str:
     """Write the card's table of scores."""
     lines = ["| benchmark | task and metric | score |", "| --- | --- | ---: |"]
     for x in results:
-        lines.append(f"| {x.dataset_name} | {x.metric_name} | {x.metric_value:.{_digits(x.metric_type)}f} |")
+        digits = 1 if x.metric_type == MEAN else decimals(x.metric_type)
+        lines.append(f"| {x.dataset_name} | {x.metric_name} | {x.metric_value:.{digits}f} |")
     return "\n".join(lines)
-
-
-def _digits(metric: str) -> int:
-    return 1 if metric == MEAN else decimals(metric)
 
 
 _PATHS = (
@@ -236,12 +233,8 @@ def pack(path: Path, folder: Path, repo: str, licence: str | None) -> None:
         Path(str(place).rpartition(":")[0]).name for place in (saved.get("ffn_files") or {}).values()
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for file in run.model_dir.iterdir():
-        if (
-            file.is_file()
-            and (file.suffix in _DATA or file.name in variant_files)
-            and not file.name.startswith(".")
-        ):
+    for file in run.model_dir.glob("[!.]*"):
+        if file.is_file() and (file.suffix in _DATA or file.name in variant_files):
             shutil.copyfile(file, folder / file.name)
     config = json.dumps({**saved, "auto_map": dict(code.auto_map)}, indent=2) + "\n"
     for name, text in {**code.files, "config.json": config, "README.md": card}.items():

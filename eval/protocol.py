@@ -10,15 +10,14 @@ A preset names all choices at once, and any of them can be changed alone:
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import model_validator
 
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError
 from base.sections import Section, Unlisted
 
 Preset = Literal["native", "lm-eval", "babylm23", "babylm25"]
-PRESETS: tuple[str, ...] = get_args(Preset)
 
 Prefix = Literal["bos", "eos", "none"]
 LeadingSpace = Literal["none", "one", "task"]
@@ -28,15 +27,10 @@ Overflow = Literal["error", "truncate"]
 
 
 class TooLongError(UsageError):
-    """A text does not fit a model.
+    """A text does not fit a model."""
 
-    Attributes:
-        positions: How many it needs.
-    """
-
-    def __init__(self, message: str, positions: int = 0) -> None:
-        super().__init__(message)
-        self.positions = positions
+    positions = 0
+    """How many it needs."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +92,6 @@ def preset_protocol(preset: str, objective: str) -> Protocol:
     Both pipelines take the first of two equal scores and so count a tie as right; here it counts one half,
     and ties are counted.
     """
-    if preset not in PRESETS:
-        raise unknown_name("protocol", preset, PRESETS)
     framed = objective != "causal"
     spaced: LeadingSpace = "task" if preset in ("lm-eval", "babylm23") else "none"
     return Protocol(

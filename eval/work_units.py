@@ -6,7 +6,7 @@ A unit is data, which costs little to list; a model is loaded when it is measure
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -49,7 +49,6 @@ class Work:
         scored_by: How its texts are scored, else None.
         classified: The tasks of one fine-tuning; none where texts are scored.
         choice: Their head, else None.
-        metrics: For each task, by name, what its rows must have; empty where the protocol says it.
     """
 
     benchmark: str
@@ -60,7 +59,6 @@ class Work:
     scored_by: Protocol | None = None
     classified: tuple[ClassificationTask, ...] = ()
     choice: HeadChoice | None = None
-    metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def head(self) -> str:
@@ -96,7 +94,6 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
                 config=config,
                 classified=tuple(tasks),
                 choice=head,
-                metrics={task.name: task.metrics for task in tasks},
             )
 
 
@@ -213,8 +210,9 @@ def _finetuning(task: ClassificationTask, config: FinetuneConfig, head: HeadChoi
 
 def is_done(work: Work, scores: Scores) -> bool:
     """Whether all tasks of a unit are scored under its protocol, in all of its metrics."""
+    metrics = {task.name: task.metrics for task in work.classified}
     return all(
-        scores.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
+        scores.is_done(work.benchmark, task, protocol, metrics.get(task, ()))
         for task, protocol in work.protocols.items()
     )
 

@@ -15,7 +15,7 @@ from base.command_line import Positional, parse_flags
 from base.config_input import SEED_END
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
-from base.run.manifest import refuse_archived
+from base.run.manifest import trained_model
 from base.sections import Section
 
 
@@ -65,11 +65,8 @@ def model_folder(path: Path) -> Path:
     run = RunFolder(path)
     if (path / "config.json").is_file():
         return path
-    if run.has_model:
-        return run.model_dir
-    refuse_archived(run)
-    if run.is_run:
-        raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
+    if run.is_run or run.has_model:
+        return trained_model(run)
     problem = "is no run folder" if path.is_dir() else "no such folder"
     raise UsageError(
         f"{path}: {problem}; give runs/<study>/<family>/<variant>/<run> or a folder with a model's "

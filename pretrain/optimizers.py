@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, look_up
 from base.options import Option, resolve_options
 from pretrain.config import OptimConfig
 
@@ -110,6 +110,4 @@ def get_optimizer(name: str) -> OptimizerSpec:
     Raises:
         UsageError: If there is none of that name; lists all and the closest match.
     """
-    if name not in OPTIMIZERS:
-        raise unknown_name("optim.optimizer", name, OPTIMIZERS)
-    return OPTIMIZERS[name]
+    return look_up("optim.optimizer", name, OPTIMIZERS)

@@ -12,6 +12,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,7 @@ class SlurmSubmitter:
         ]
 
 
+@dataclass
 class ReportJob:
     """Runs when every cell's job has ended: tries killed cells again, writes the report, and goes on.
 
@@ -198,12 +200,11 @@ class ReportJob:
 
     Args:
         submitter: Submits again.
-        round_: How often that was done before.
+        round: How often that was done before.
     """
 
-    def __init__(self, submitter: SlurmSubmitter, round_: int = 0) -> None:
-        self.submitter = submitter
-        self.round = round_
+    submitter: SlurmSubmitter
+    round: int = 0
 
     def __call__(self) -> None:
         study = self.submitter.study

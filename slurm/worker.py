@@ -137,6 +137,7 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:500]
 
 
+@dataclass
 class CellJob:
     """Runs cells; a cluster calls it in every task of a job.
 
@@ -144,8 +145,7 @@ class CellJob:
         is_shared: Whether all tasks train one cell together; otherwise each has its part of the cells.
     """
 
-    def __init__(self, is_shared: bool = False) -> None:
-        self.is_shared = is_shared
+    is_shared: bool = False
 
     def __call__(self, cells: Sequence[Cell]) -> None:
         environment = submitit.JobEnvironment()

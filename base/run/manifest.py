@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from base.errors import UsageError
@@ -110,6 +111,20 @@ def refuse_archived(run: RunFolder) -> None:
             f"{run.path} was archived without its model; remove the folder, and the command that trains this "
             "run makes it"
         )
+
+
+def trained_model(run: RunFolder) -> Path:
+    """Return the folder of a run's trained model.
+
+    Raises:
+        UsageError: If there is none yet, or it was left out when the run was archived.
+    """
+    refuse_archived(run)
+    if not run.has_model:
+        raise UsageError(
+            f"{run.path} has no model/config.json: its training did not finish; start the same run again"
+        )
+    return run.model_dir
 
 
 @dataclass(frozen=True)

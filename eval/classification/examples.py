@@ -17,7 +17,7 @@ from eval.classification.classification_task import (
     list_labels,
     most_frequent,
 )
-from eval.classification.schema import HubSource, PooledSplit, TaskFile, read_field, text_parts
+from eval.classification.schema import PooledSplit, TaskFile, read_field, text_parts
 from eval.config import EvalConfig
 from eval.data_files import DATA_SUFFIXES, PARQUET, TABLE_SUFFIXES, fingerprint, list_data_files, read_rows
 from pretrain.data.embedded import classification_tasks
@@ -39,27 +39,6 @@ def check_file(path: Path) -> Path:
             f"no file {path}; a relative path under files: starts at the folder of the task's file"
         )
     return path
-
-
-def find_in_folder(name: str, task: str, folder: Path, flag: str) -> Path:
-    """Find a file in a folder of tasks.
-
-    Args:
-        name: Of the file, without suffix.
-        task: The task that needs it.
-        folder: Where to look.
-        flag: Which flag named the folder.
-
-    Raises:
-        UsageError: If the folder or the file is absent; says which names are looked for.
-    """
-    if not folder.is_dir():
-        must = f"{flag} must hold <task>.train.jsonl and .validation.jsonl"
-        raise absent(folder, f"no folder {folder}; {must}")
-    files = list_data_files(folder)
-    if name not in files:
-        raise UsageError(f"{folder} has no {name}.jsonl, .jsonl.gz or .json; add it or leave {task} out")
-    return files[name]
 
 
 def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> list[dict]:
@@ -116,7 +95,13 @@ def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path 
     folder, flag = _folder(task, config)
     if task.definition.hub is None or folder is None:
         return None
-    return find_in_folder(task.file_name(split), task.name, folder, flag)
+    if not folder.is_dir():
+        must = f"{flag} must hold <task>.train.jsonl and .validation.jsonl"
+        raise absent(folder, f"no folder {folder}; {must}")
+    files, name = list_data_files(folder), task.file_name(split)
+    if name not in files:
+        raise UsageError(f"{folder} has no {name}.jsonl, .jsonl.gz or .json; add it or leave {task.name} out")
+    return files[name]
 
 
 def _folder(task: ClassificationTask, config: EvalConfig) -> tuple[Path | None, str]:
@@ -153,25 +138,21 @@ def _read_part(task: ClassificationTask, split: str, config: EvalConfig) -> tupl
     if (path := find_file(task, split, config)) is not None:
         needed = () if definition.flatten else (definition.label.partition(".")[0],)
         rows, source = read_rows(path, needed, task.columns), str(path)
-    elif definition.hub is not None:
+    elif (hub := definition.hub) is not None:
+        from base.hub_datasets import load_split  # a second that nobody else should wait
+
         train, validation = map(task.file_name, SPLITS)
         instead = f"without network pass {_folder(task, config)[1]} FOLDER with {train}.jsonl and "
         instead += f"{validation}.jsonl" + (", or use --suites embedded-glue" * (task.benchmark == GLUE))
-        source = " ".join(filter(None, (definition.hub.path, definition.hub.name)))
-        rows = _read_hub(definition.hub, split, instead)
+        source = " ".join(filter(None, (hub.path, hub.name)))
+        part = load_split(hub.path, getattr(hub, split), instead, hub.name, hub.revision, hub.data_dir)
+        rows = part.to_list()
     else:
         rows = embedded_examples(config.embedded_seed)[task.name][split]
         source = f"embedded {task.name} {split}"
     if definition.flatten == "multirc":
         rows = [flat for row in rows for flat in flatten_multirc(row)]
     return rows, source
-
-
-def _read_hub(hub: HubSource, split: str, instead: str) -> list[dict]:
-    from base.hub_datasets import load_split  # a second that nobody else should wait
-
-    name = hub.train if split == "train" else hub.validation
-    return load_split(hub.path, name, instead, hub.name, hub.revision, hub.data_dir).to_list()
 
 
 def flatten_multirc(row: dict) -> list[dict]:

@@ -39,7 +39,6 @@ from torch import Tensor, nn
 
 from base.errors import UsageError
 from ffn_variants.variants.learned_curves import GroupRational, choose_groups
-from ffn_variants.variants.series_kan import FourierKANLinear
 from ffn_variants.variants.spline_kan import FeatureSplines
 from scores.head_descriptions import SEGMENT_OPTIONS, HeadChoice, get_head
 
@@ -117,13 +116,6 @@ def build_mlp(
         width = mlp_width(hidden_size, num_labels, num_params)
     between = nn.Sigmoid() if activation == "sigmoid" else nn.Identity()
     return nn.Sequential(linear(hidden_size, width, init), between, linear(width, num_labels, init))
-
-
-def build_fourier_kan(
-    hidden_size: int, num_labels: int, grid_size: int, init_scale: float, bias: int
-) -> nn.Module:
-    """One layer of `fourier-kan`."""
-    return FourierKANLinear(hidden_size, num_labels, grid_size, init_scale, bias=bool(bias))
 
 
 def build_gr_kan(hidden_size: int, num_labels: int, groups: int) -> nn.Module:

@@ -314,19 +314,16 @@ def _cut(
         numbers = np.searchsorted(starts, tokens.offsets[places, 1] - 1, side="right")
         edges = np.flatnonzero(np.diff(numbers, prepend=-1))
         units = [(part[0], part[-1] + 1) for part in np.split(places, edges[1:])]
+    # Windows begin so that the last one, and no other, reaches the end of its unit.
+    step = room - segmentation.stride
     ranges = [
         (start, min(start + room, stop)) for begin, stop in units
-        for start in _window_starts(begin, stop, room, room - segmentation.stride)
+        for start in range(begin, max(begin + 1, stop - room + step), step)
     ]  # fmt: skip
     return [
         (np.concatenate([prefix, np.arange(start, stop), suffix]), _span(tokens, text, start, stop))
         for start, stop in ranges
     ]
-
-
-def _window_starts(begin: int, stop: int, room: int, step: int) -> range:
-    """Where windows begin so that the last one, and no other, reaches the end."""
-    return range(begin, max(begin + 1, stop - room + step), step)
 
 
 def _span(tokens: Tokens, text: str, start: int, stop: int) -> np.ndarray:

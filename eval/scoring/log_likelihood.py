@@ -29,11 +29,9 @@ from eval.scoring.text_batches import (
     Batch,
     ScoredText,
     Scores,
+    TokenTable,
     batches_of_one_length,
     masked_tokens,
-    sum_by_owner,
-    target_scores,
-    to_host,
 )
 from pretrain.training.device import is_out_of_memory
 
@@ -58,7 +56,7 @@ def causal_log_likelihoods(
     Raises:
         UsageError: For a model to which shared computation does not apply.
     """
-    budget = _budget(model, batch_tokens)
+    budget = Budget.of(model, batch_tokens)
 
     def score(texts: Sequence[ScoredText]) -> Scores:
         return shared_causal_scores(model, texts, budget)
@@ -89,7 +87,7 @@ def pseudo_log_likelihoods(
     Raises:
         UsageError: For a model to which shared computation does not apply, or a text with padding in it.
     """
-    budget, padding = _budget(model, batch_tokens), model.config.pad_token_id
+    budget, padding = Budget.of(model, batch_tokens), model.config.pad_token_id
     if any(padding in text.input_ids for text in texts):
         raise UsageError(
             "a text holds the tokenizer's padding token, which masked models cannot score; remove it"
@@ -125,16 +123,14 @@ def span_log_likelihoods(
         sentinel_id: The id of the first sentinel.
         batch_tokens: As in ``causal_log_likelihoods``.
     """
-    budget = _budget(model, batch_tokens)
+    budget = Budget.of(model, batch_tokens)
 
     def score(texts: Sequence[ScoredText]) -> Scores:
-        owners, scored = list[np.ndarray](), list[tuple[Tensor, Tensor]]()
+        table = TokenTable(len(texts), budget, lambda logits: logits)
         for batch in batches_of_one_length(texts, budget, model.device):
             targets = batch.ids[:, batch.start : batch.end].flatten()
-            logits = _span_logits(model, batch, sentinel_id).flatten(0, 1)
-            owners.append(batch.owners)
-            scored.append(target_scores(lambda rows: rows, logits, targets, budget))
-        return sum_by_owner(np.concatenate(owners), *to_host(scored), len(texts))
+            table.put(batch.owners, _span_logits(model, batch, sentinel_id).flatten(0, 1), targets)
+        return table.scores()
 
     return _score_once(model, texts, budget, score)
 
@@ -147,10 +143,6 @@ def _span_logits(model: PreTrainedModel, batch: Batch, sentinel_id: int) -> Tens
     start = torch.full_like(gap, model.config.decoder_start_token_id)
     decoder_ids = torch.cat([start, gap, batch.ids[:, batch.start : batch.end - 1]], 1)
     return model(input_ids=encoder_ids, decoder_input_ids=decoder_ids, use_cache=False).logits[:, 1:]
-
-
-def _budget(model: PreTrainedModel, batch_tokens: int | Budget | None) -> Budget:
-    return batch_tokens if isinstance(batch_tokens, Budget) else Budget.of(model, batch_tokens)
 
 
 def num_positions(model: PreTrainedModel) -> int:

@@ -103,12 +103,13 @@ class TextTokenizer:
         unread = int(self._protocol.objective == "causal")
         needed, positions = sizes[place] - unread, self._limit - unread
         hint = ", or pass --protocol.overflow truncate" * (scored[place] <= self._limit)
-        raise TooLongError(
+        error = TooLongError(
             f"a text of {len(texts[place].input_ids)} tokens does not fit the model's {positions} positions: "
             f"{''.join(split[place])[:60]!r}...; leave it out or train with data.block_size {needed} or "
-            f"more{hint}",
-            needed,
+            f"more{hint}"
         )
+        error.positions = needed
+        raise error
 
     def _ids_and_words(
         self, texts: Sequence[str], with_words: bool

@@ -366,16 +366,14 @@ BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
 """Below ``blimp_dir``; the second name is that of the BabyLM 2023 pipeline's filter-data."""
 
 
-def file_task(suite: str, name: str, path: Path, max_items: int | None) -> ChoiceTask:
-    """Make the task whose items are the rows of a file, JSON Lines."""
-    form = FORMS.get(suite, PAIRS)
-    return ChoiceTask(
-        suite, name, fingerprint([path]), partial(read_rows, path, form.columns), max_items, form
-    )
-
-
 def _file_tasks(suite: str, files: dict[str, Path], config: EvalConfig) -> list[TextTask]:
-    return [file_task(suite, name, path, config.max_pairs) for name, path in files.items()]
+    """Make the tasks whose items are the rows of files, JSON Lines."""
+    form = FORMS.get(suite, PAIRS)
+    rows = {name: partial(read_rows, path, form.columns) for name, path in files.items()}
+    return [
+        ChoiceTask(suite, name, fingerprint([path]), rows[name], config.max_pairs, form)
+        for name, path in files.items()
+    ]
 
 
 def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:

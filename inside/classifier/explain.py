@@ -10,18 +10,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags
-from base.config_input import SEED_END
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
 from base.sections import Section, check
 from eval.command import study_config
 from eval.config import Device, EvalConfig
-from eval.finetuning import FinetuneConfig, HeadText, Pooling, PresetName
+from eval.finetuning import FinetuneConfig, HeadText, Pooling, PresetName, Seeds
 
 PROG = "ffn-ablations explain"
 DEFAULT_HEADS = {"segments": "swipe segments=turns", "spaces": "space"}
@@ -79,7 +78,7 @@ class ExplainArguments(Section):
     """Examples per training step."""
     max_length: int | None = Field(None, ge=8)
     """Tokens per input, or per segment; longer inputs are truncated."""
-    seeds: Literal["run"] | tuple[Annotated[int, Field(ge=0, lt=SEED_END)], ...] | None = None
+    seeds: Literal["run"] | Seeds | None = None
     """Seeds of fine-tuning, of which the first one's classifier is looked into; run: the run's own. Random
     segments, LIME's forest and its samples have that seed, too."""
     max_train_examples: int | None = Field(None, ge=16)

@@ -139,21 +139,17 @@ def _(layer: series_kan.PolynomialKANLinear) -> Edges:
 
 @edges_of.register
 def _(layer: ReLUKANLinear) -> Edges:
-    @torch.no_grad()
-    def features(x: Tensor) -> Tensor:
-        return layer.bumps(x, layer.left_knots, layer.right_knots)
-
+    knots = layer.left_knots.detach(), layer.right_knots.detach()
     weight = layer.weight.detach().unflatten(1, layer.left_knots.shape).transpose(1, 2)
-    return Edges(parameters=(weight,), features=features)
+    return Edges(parameters=(weight,), features=lambda x: layer.bumps(x, *knots))
 
 
 @edges_of.register
 def _(layer: series_kan.SineKANLinear) -> Edges:
-    @torch.no_grad()
-    def features(x: Tensor) -> Tensor:
-        return series_kan.waves(x, layer.frequency, layer.phase)
-
-    return Edges(parameters=(layer.amplitudes.detach(),), features=features)
+    frequency, phase = layer.frequency.detach(), layer.phase.detach()
+    return Edges(
+        parameters=(layer.amplitudes.detach(),), features=lambda x: series_kan.waves(x, frequency, phase)
+    )
 
 
 @edges_of.register

@@ -121,12 +121,13 @@ def draw_all(groups: Groups) -> dict[str, Drawing]:
     styles: Styles = style.variant_styles(list(groups))  # type: ignore[bad-assignment]
     drawings = {}
     with matplotlib.rc_context(style.STYLE):
-        if rows := {name: group for name, group in groups.items() if group[0].layers}:
-            drawings["functions"] = draw_functions(rows, styles)
-        if kans := {name: group for name, group in groups.items() if group[0].edges}:
-            drawings["importance"] = draw_importance(kans, styles)
-        if pruned := {name: group for name, group in groups.items() if group[0].pruning}:
-            drawings["pruning"] = draw_pruning(pruned, styles)
+        for name, measured, draw in (
+            ("functions", "layers", draw_functions),
+            ("importance", "edges", draw_importance),
+            ("pruning", "pruning", draw_pruning),
+        ):
+            if having := {each: runs for each, runs in groups.items() if getattr(runs[0], measured)}:
+                drawings[name] = draw(having, styles)
         for drawing, _ in drawings.values():
             style.settle(drawing)
     return drawings

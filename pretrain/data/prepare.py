@@ -34,7 +34,14 @@ from pretrain.data import corpus
 from pretrain.data.corpus import Split
 from pretrain.data.packing import PackedSplit, pack
 from pretrain.data.text_summary import Counting, TextSummary, doubts, in_one_line, read_through
-from pretrain.data.tokenizer import add_sentinels, load_tokenizer, token_dtype, tokenise, train_tokenizer
+from pretrain.data.tokenizer import (
+    add_sentinels,
+    load_tokenizer,
+    token_dtype,
+    tokenise,
+    train_tokenizer,
+    until_full,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -94,7 +101,7 @@ def prepare_data(config: ResolvedConfig) -> PreparedData:
     this at once: one builds, the others wait for it.
 
     Raises:
-        UsageError: If the corpus or the tokenizer cannot be used; the cache is then as before.
+        UsageError: If the corpus or the tokenizer cannot be used; nothing is cached then.
         OSError: For a fault of the world, such as a full disk.
     """
     data = config.data
@@ -102,7 +109,8 @@ def prepare_data(config: ResolvedConfig) -> PreparedData:
     rows = _rows_folder(folder, data)
     prepared = _load(data, folder, rows)
     if prepared is None:
-        with naming(folder), _sole_builder(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with naming(folder), FileLock(folder.with_suffix(".lock")):  # or wait for the process that builds
             prepared = _make(data, folder, rows)
     if get_family(config.family).objective == "span_corruption":
         add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
@@ -195,22 +203,6 @@ def _rows_folder(folder: Path, data: DataConfig) -> Path:
 
 
 @contextlib.contextmanager
-def _sole_builder(folder: Path) -> Iterator[None]:
-    """Build, or wait for the process that builds; after a user's mistake everything is as before."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock_file = folder.with_suffix(".lock")
-    try:
-        with FileLock(lock_file):
-            yield
-    except UsageError:
-        lock_file.unlink(missing_ok=True)
-        for parent in itertools.islice(folder.parents, 2):
-            with contextlib.suppress(OSError):  # not empty, so it was there before
-                parent.rmdir()
-        raise
-
-
-@contextlib.contextmanager
 def _replaced(folder: Path) -> Iterator[Path]:
     """Fill a folder under another name, then give it its own; after an error nothing is left of it."""
     aside = folder.with_name(f"{folder.name}.partial")
@@ -237,7 +229,11 @@ def _make(data: DataConfig, folder: Path, rows: Path) -> PreparedData:
         if rows.is_dir():
             print(f"note: {rows} is damaged; made again", file=sys.stderr, flush=True)
         with _replaced(rows) as aside:
-            _write_rows(data, _saved_tokenizer(folder), text, aside)
+            tokenizer = _saved_tokenizer(folder)
+            train = _write_split(data, "train", text.train, tokenizer, aside)
+            validation = _write_split(data, "validation", text.validation, tokenizer, aside)
+            sizes = RowsSummary(vocab_size=len(tokenizer), train=train, validation=validation)
+            write_record(aside / ROWS_SUMMARY, sizes)
         prepared = _load(data, folder, rows)
     if prepared is None:
         raise UsageError(f"{rows} was written and cannot be read; check the disk")
@@ -275,15 +271,6 @@ def _saved_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         raise UsageError(f"{error}; remove {folder}, and the same command makes it again") from None
 
 
-def _write_rows(
-    data: DataConfig, tokenizer: PreTrainedTokenizerFast, text: TextSummary, folder: Path
-) -> None:
-    train = _write_split(data, "train", text.train, tokenizer, folder)
-    validation = _write_split(data, "validation", text.validation, tokenizer, folder)
-    summary = RowsSummary(vocab_size=len(tokenizer), train=train, validation=validation)
-    write_record(folder / ROWS_SUMMARY, summary)
-
-
 def _write_split(
     data: DataConfig, split: Split, num_documents: int, tokenizer: PreTrainedTokenizerFast, folder: Path
 ) -> SplitSizes:
@@ -291,7 +278,9 @@ def _write_split(
     num_tokens = num_rows = num_cut = 0
     pad_token_id = _pad_token_id(tokenizer)
     progress = ProgressBar(num_documents, " documents", name=f"tokenising {split}")
-    for tokens, lengths in _windows(tokenise(corpus.documents(data, split), tokenizer)):
+    shards = tokenise(corpus.documents(data, split), tokenizer)
+    for window in until_full(shards, lambda shard: len(shard[0]), WINDOW_TOKENS):
+        tokens, lengths = map(np.concatenate, zip(*window, strict=True))
         input_ids, position_ids, cut = pack(tokens, lengths, data.block_size, pad_token_id)
         arrays = {"input_ids": input_ids, "position_ids": position_ids}
         if split == "validation":  # for the parts of the held-out documents, which are packed when needed
@@ -311,20 +300,6 @@ def _write_split(
         flush=True,
     )
     return SplitSizes(num_documents=num_documents, num_tokens=num_tokens, num_rows=num_rows)
-
-
-def _windows(shards: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Join shards until a window is full; yields tokens of all documents, and (documents,) tokens of each."""
-    tokens: list[np.ndarray] = []
-    lengths: list[np.ndarray] = []
-    for shard_tokens, shard_lengths in shards:
-        tokens.append(shard_tokens)
-        lengths.append(shard_lengths)
-        if sum(map(len, tokens)) >= WINDOW_TOKENS:
-            yield np.concatenate(tokens), np.concatenate(lengths)
-            tokens, lengths = [], []
-    if tokens:
-        yield np.concatenate(tokens), np.concatenate(lengths)
 
 
 def _array_file(rows: Path, split: Split, name: str) -> Path:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import tokenizers
@@ -19,6 +19,8 @@ from base.text.tokens import as_documents, read_tokenizer, read_whole, with_ends
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+Item = TypeVar("Item")
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
@@ -177,7 +179,7 @@ def tokenise(
         Tokens of the documents of a shard, one after the other, and (documents,) tokens of each.
     """
     dtype = token_dtype(len(tokenizer))
-    for texts in _shards(documents):
+    for texts in until_full(documents, len, SHARD_CHARACTERS):
         lengths: list[int] = []
         batches = []
         for start in range(0, len(texts), DOCUMENTS_PER_BATCH):
@@ -192,14 +194,14 @@ def token_dtype(num_values: int) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if num_values <= 2**16 else np.uint32
 
 
-def _shards(documents: Iterable[str]) -> Iterator[list[str]]:
-    texts: list[str] = []
-    characters = 0
-    for text in documents:
-        texts.append(text)
-        characters += len(text)
-        if characters >= SHARD_CHARACTERS:
-            yield texts
-            texts, characters = [], 0
-    if texts:
-        yield texts
+def until_full(items: Iterable[Item], size: Callable[[Item], int], full: int) -> Iterator[list[Item]]:
+    """Yield items in lists, each begun anew once the sizes of its items reach ``full`` together."""
+    group, total = list[Item](), 0
+    for item in items:
+        group.append(item)
+        total += size(item)
+        if total >= full:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group

@@ -55,7 +55,8 @@ def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
         "versions": {name: _version(name) for name in PACKAGES},
         "cpu": _cpu(),
     }
-    _write(path, {**facts, "sessions": [*read(path).get("sessions", []), session]})
+    record = {**facts, "sessions": [*read(path).get("sessions", []), session]}
+    write_record(RunFolder(path).provenance_file, record)
 
 
 def note(path: Path, session_facts: dict[str, Any], run_facts: dict[str, Any] | None = None) -> None:
@@ -63,7 +64,7 @@ def note(path: Path, session_facts: dict[str, Any], run_facts: dict[str, Any] | 
     record = read(path)
     for session in record.get("sessions", [])[-1:]:
         session.update(session_facts)
-    _write(path, record | (run_facts or {}))
+    write_record(RunFolder(path).provenance_file, record | (run_facts or {}))
 
 
 def finish(path: Path, results: dict[str, Any]) -> None:
@@ -140,7 +141,3 @@ def _version(package: str) -> str | None:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    write_record(RunFolder(path).provenance_file, record)

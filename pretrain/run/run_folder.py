@@ -113,21 +113,15 @@ def read_run(path: Path) -> ResolvedConfig:
         )
     name = str(folder.config_file)
     config = resolve_sources(Sources(read_yaml(folder.config_file), Typed({}, {}), (), name), is_begun=True)
-    if contradiction := _contradiction(folder, config):
-        raise UsageError(
-            f"{name} {contradiction}, so it was edited or damaged, or the folder renamed or mixed up with "
-            "another; put that back, give the command again that began the run, or remove the folder"
-        )
-    return config
-
-
-def _contradiction(folder: RunFolder, config: ResolvedConfig) -> str | None:
-    """Where another configuration than this is recorded, as the end of a sentence."""
     present = config_hash(config)
     for place, recorded in config_hashes(folder).items():
         if recorded != present:
-            return f"is not the configuration that the run was begun with ({present}, {place} {recorded})"
-    return None
+            raise UsageError(
+                f"{name} is not the configuration that the run was begun with ({present}, {place} {recorded})"
+                ", so it was edited or damaged, or the folder renamed or mixed up with another; put that"
+                " back, give the command again that began the run, or remove the folder"
+            )
+    return config
 
 
 def check_same_config(path: Path, config: ResolvedConfig) -> None:

@@ -238,7 +238,15 @@ def fit_to_memory(
     if earlier_rows:
         rows = min(earlier_rows, share if is_auto else rows)
     attempt = with_train(config, per_device_train_batch_size=rows)
-    while not _fits(run, attempt):
+    while True:
+        try:
+            run(attempt)
+            return
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        # Outside of the handler, whose traceback holds on to the tensors of the attempt.
+        clear_device_cache(garbage_collection=True)
         if rows == 1 or num_processes > 1:
             advice = (
                 f"give --train.per-device-train-batch-size {rows // 2}"
@@ -274,16 +282,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a device or on the host."""
     of_words = isinstance(error, RuntimeError) and LACKS_OF_MEMORY.search(str(error))
     return bool(of_words) or isinstance(error, torch.OutOfMemoryError | MemoryError)
-
-
-def _fits(run: Callable[[ResolvedConfig], None], config: ResolvedConfig) -> bool:
-    """Run; returns whether memory sufficed. Where it did not, that of the attempt is free again."""
-    try:
-        run(config)
-        return True
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-    # Outside of the handler, whose traceback holds on to the tensors of the attempt.
-    clear_device_cache(garbage_collection=True)
-    return False

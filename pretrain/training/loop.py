@@ -89,11 +89,7 @@ class Loop:
         self.learning_rate = 0.0
         self._unread: list[Tensor] = []
         self._compiled_parts: set[str] = set()
-        # Begun anew by ``run``, as the clock starts there; these show and write nothing.
-        self.metrics: MetricsFile | None = None
-        self.progress = StepProgress(self.max_steps, self.state.step, shown=False)
-        self.timer = Timer()
-        self.saved_s = time.monotonic()
+        self.timer = Timer()  # begun anew by ``run``
 
     def run(self) -> dict[str, Any]:
         """Train to the end.

@@ -122,7 +122,12 @@ def train(config: ResolvedConfig, build_scorer: ScorerBuilder | None = None) -> 
         wait_long()
     check_warmup(config.optim, config.optim.total_steps(len(data.train.input_ids), config.train.batch_size))
     with sole_writer(path) if main else contextlib.nullcontext(), naming(path), stop_requests() as stop:
-        _check_same_data(path, data)
+        before = provenance.read(path).get("data_fingerprint", data.fingerprint)
+        if before != data.fingerprint:
+            raise UsageError(
+                f"{path} was begun on other data (fingerprint {before}, now {data.fingerprint}); "
+                "restore the corpus, pass another --run-name or remove it"
+            )
         if main:
             prepare_folder(path, config)
             provenance.keep_variant_file(path, config.model.ffn)
@@ -151,16 +156,6 @@ def _is_finished(path: Path, config: ResolvedConfig) -> bool:
     if failure := describe_failure(path):
         raise UsageError(failure)
     return False
-
-
-def _check_same_data(path: Path, data: PreparedData) -> None:
-    """Refuse to continue a run on other data than it began with."""
-    before = provenance.read(path).get("data_fingerprint", data.fingerprint)
-    if before != data.fingerprint:
-        raise UsageError(
-            f"{path} was begun on other data (fingerprint {before}, now {data.fingerprint}); "
-            "restore the corpus, pass another --run-name or remove it"
-        )
 
 
 def _session(
@@ -278,8 +273,16 @@ def _pretrain(session: Session, config: ResolvedConfig) -> None:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
         seconds = results["time_s"] - results["compile_s"]
         results["mean_tokens_per_s"] = round(results["tokens"] / seconds, 1)
-        save_model(RunFolder(path).model_dir, network, data, session.config, facts["parameters"], results)
-        _finish(RunFolder(path), results, session.config)
+        folder = RunFolder(path)
+        save_model(folder.model_dir, network, data, session.config, facts["parameters"], results)
+        provenance.finish(path, results)
+        write_completion(folder, results, facts["config_hash"])
+        compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
+        print(
+            f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
+            f"model in {folder.model_dir}",
+            flush=True,
+        )
 
 
 def _run_loop(loop: Loop) -> dict[str, Any]:
@@ -304,18 +307,13 @@ def _run_loop(loop: Loop) -> dict[str, Any]:
             f"train.deterministic: {operation} has no deterministic kernel here; leave it out"
         ) from error
     finally:
-        if main and (failures := _failures(loop)):
-            provenance.note(loop.path, failures)
-
-
-def _failures(loop: Loop) -> dict[str, str]:
-    """Why the run does without what makes it faster, by what that is."""
-    reasons = {
-        "torch_compile_failure": compile_failure(),
-        "cuda_graph_failure": loop.passes.failure if loop.passes else "",
-        "flash_attention_failure": "; ".join(packed_attention.FAILURES),
-    }
-    return {name: reason for name, reason in reasons.items() if reason}
+        reasons = {  # why the run does without what makes it faster
+            "torch_compile_failure": compile_failure(),
+            "cuda_graph_failure": loop.passes.failure if loop.passes else "",
+            "flash_attention_failure": "; ".join(packed_attention.FAILURES),
+        }
+        if main and any(reasons.values()):
+            provenance.note(loop.path, {name: reason for name, reason in reasons.items() if reason})
 
 
 def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
@@ -333,18 +331,6 @@ def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
         "corpus": corpus.describe(config.data),
         "data_fingerprint": session.data.fingerprint,
     }
-
-
-def _finish(folder: RunFolder, results: dict[str, Any], config: ResolvedConfig) -> None:
-    """Record the results of a run whose model is saved, then that it is complete, and say so."""
-    provenance.finish(folder.path, results)
-    write_completion(folder, results, config_hash(config))
-    compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
-    print(
-        f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
-        f"model in {folder.model_dir}",
-        flush=True,
-    )
 
 
 def _header(config: ResolvedConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:

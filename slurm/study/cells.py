@@ -16,7 +16,7 @@ from base.errors import WorldError, prefixed
 from base.files import CODE_ROOT
 from base.run.folder_names import RUN_NAME, RunFolder
 from base.sections import Section
-from eval.backbones import StudyBackbone
+from eval.backbones import Backbone
 from eval.config import EvalConfig
 from eval.finetuning import Pooling
 from ffn_variants.names import absolute_place, check_consent, names_file, variant_file
@@ -82,7 +82,7 @@ class RunCell(Cell):
 class BackboneCell(Cell):
     """Evaluation of a model that is pretrained already."""
 
-    backbone: StudyBackbone
+    backbone: Backbone
     trust_remote_code: bool = False
     """Whether its user consented to run an FFN variant that it brings."""
 
@@ -122,9 +122,9 @@ class BackboneConfig(Section):
     def _read_name(cls, value: object) -> object:
         return {"model": value} if isinstance(value, str) else value
 
-    def at_seed(self, seed: int) -> StudyBackbone:
+    def at_seed(self, seed: int) -> Backbone:
         """Return the backbone at a seed of fine-tuning."""
-        return StudyBackbone(self.model, seed, self.pooling or "")
+        return Backbone(model=self.model, seed=seed, in_study=True, pooling=self.pooling or "")
 
     def evaluation(self, whole: EvalConfig) -> EvalConfig:
         """Return how it is scored in a study that scores its others in another way."""

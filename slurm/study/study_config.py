@@ -164,11 +164,10 @@ class StudyConfig(Section):
                         f"{name} are not named; name families and variants to be trained, or backbones"
                     )
             return self
-        for name in ("families", "variants", "tune", "sizes", "recipes", "tokens", "axes"):
-            if getattr(self, name):
+        names = ("families", "variants", "tune", "sizes", "recipes", "tokens", "axes", "config")
+        for name in names:
+            if getattr(self, name) and not (name == "config" and self.config.keys() == {"output"}):
                 raise ValueError(f"{name} has no effect on backbones, as nothing is pretrained; leave it out")
-        if set(self.config) - {"output"}:
-            raise ValueError("config has no effect on backbones, as nothing is pretrained; leave it out")
         check_backbones(self.backbones, self.evaluation)
         return self
 

@@ -8,8 +8,8 @@ import json
 import sys
 
 from base.errors import run_cli
+from base.hub import download_model
 from base.hub_datasets import load_split
-from base.model_folders import from_hub
 from eval.classification.examples import read_task_rows
 from eval.classification.find_tasks import GLUE_TASKS
 from eval.config import EvalConfig
@@ -30,7 +30,7 @@ def split(path: str, split: str, name: str = "", revision: str = "", data_dir: s
 
 def model(name: str) -> dict[str, str]:
     """The SHA-256 of each file of a model."""
-    files = sorted(path for path in from_hub(name).rglob("*") if path.is_file())
+    files = sorted(path for path in download_model(name).rglob("*") if path.is_file())
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from base.command_line import parse_flags
 from base.sections import check
 from eval.config import EvalConfig
 from eval.data_files import read_rows
-from eval.protocol import PRESETS, ProtocolConfig, preset_protocol
+from eval.protocol import Preset, ProtocolConfig, preset_protocol
 from eval.scoring.scorers import SCORERS, CausalScorer, MaskedScorer
 from eval.zero_shot.lm_eval_tasks import CausalModel, LMEvalModel, MaskedModel
 from ffn_variants import UsageError
@@ -150,8 +151,8 @@ def test_a_protocol_has_a_name_and_a_record():
     assert (t5["score"], t5["formulation"], t5["end_token"]) == ("log-likelihood", "span", "unscored")
     assert "masking" not in t5
     assert "formulation" not in ProtocolConfig().resolve("masked").record()
-    records = [str(preset_protocol(preset, "causal").record()) for preset in PRESETS]
-    assert len(set(records)) == len(PRESETS)
+    records = [str(preset_protocol(preset, "causal").record()) for preset in get_args(Preset)]
+    assert len(set(records)) == len(get_args(Preset))
 
 
 def test_a_study_names_a_preset_or_changes_one():
