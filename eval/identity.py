@@ -98,18 +98,14 @@ def _refuse_damage(run: RunFolder, files: Sequence[Path]) -> None:
         return
     recorded = completion.model_files
     for name, wrong in damage(run.path, recorded).items():
+        study = run.study.path  # where it lies now, which need not be where the run was begun
         raise UsageError(
             f"{run.path / name} {wrong}; the scores stay, and the same run makes its model again, from its "
-            f"last checkpoint: {_training_command(run)}"
+            f"last checkpoint: ffn-ablations train {run.config_file} --runs-dir {study.parent} "
+            f"--study {study.name}"
         )
     if added := [path for path in files if f"{run.model_dir.name}/{path.name}" not in recorded]:
         raise UsageError(f"{added[0]} was not there when the model was written; remove it, the scores stay")
-
-
-def _training_command(run: RunFolder) -> str:
-    """The command that goes on with a run where its folder lies now, which need not be where it was begun."""
-    study = run.study.path
-    return f"ffn-ablations train {run.config_file} --runs-dir {study.parent} --study {study.name}"
 
 
 def model_files(folder: Path) -> list[Path]:

@@ -192,7 +192,7 @@ def _job(state: cell_state.CellState) -> str:
     return f", job {state.job}" if state.job else ""
 
 
-def study_cancel(args: Sequence[str] | None = None) -> int:
+def study_cancel(args: Sequence[str] | None = None) -> None:
     """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
 
         ffn-ablations study cancel runs/quickstart
@@ -204,10 +204,10 @@ def study_cancel(args: Sequence[str] | None = None) -> int:
     )
     folder = _folder(options.study, options.runs_dir)
     cell_state.read_listing(folder)  # refuses what is no study's folder
-    return cancel_study(folder)
+    cancel_study(folder)
 
 
-def cancel_study(study_dir: Path) -> int:
+def cancel_study(study_dir: Path) -> None:
     """Cancel what is queued or running of a study.
 
     Raises:
@@ -221,7 +221,6 @@ def cancel_study(study_dir: Path) -> int:
         print(f"cancelled: {', '.join(jobs)}")
     if not stopped and not jobs:
         print("nothing of this study is queued or running")
-    return 0
 
 
 def _cancel_jobs(study_dir: Path) -> list[str]:

@@ -28,7 +28,7 @@ from base.records import peek_record
 from base.text.tokens import read_tokenizer, with_ends
 from eval.classification.classification_task import ClassificationTask
 from eval.classification.encoders import Encoder, embed_in_chunks, fits, make_encoder, padded_inputs
-from eval.classification.example_tokens import Encoded, places_of
+from eval.classification.example_tokens import Encoded, about, places_of
 from eval.classification.heads import HeadOutput, build_head
 from eval.classification.segments import Segmented
 from eval.finetuning import Finetuning, Pooling
@@ -61,13 +61,7 @@ class Features:
         """Return the examples at those indices, in that order."""
         indices = np.asarray(indices, dtype=np.int64)
         places = to_device(places_of(self.lengths, indices), self.vectors.device)
-        return Features(
-            self.vectors[places],
-            self.lengths[indices],
-            self.labels[indices],
-            self.truncated[indices],
-            self.idx[indices],
-        )
+        return Features(self.vectors[places], self.lengths[indices], **about(self, indices))
 
     def __len__(self) -> int:
         return len(self.lengths)

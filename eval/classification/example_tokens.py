@@ -42,6 +42,11 @@ def places_of(lengths: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
 
 
+def about(examples: Any, indices: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what else is known of the examples at those indices: labels, whether they were cut, names."""
+    return {name: getattr(examples, name)[indices] for name in ("labels", "truncated", "idx")}
+
+
 @dataclass(frozen=True)
 class Encoded:
     """Examples as tokens.
@@ -86,14 +91,9 @@ class Encoded:
         """Return the examples at those indices, in that order."""
         indices = np.asarray(indices, dtype=np.int64)
         places, types = places_of(self.lengths, indices), self.token_type_ids
-        return Encoded(
-            self.tokens[places],
-            self.lengths[indices],
-            self.labels[indices],
-            self.truncated[indices],
-            self.idx[indices],
-            None if types is None else types[places],
-        )
+        types = None if types is None else types[places]
+        tokens, lengths = self.tokens[places], self.lengths[indices]
+        return Encoded(tokens, lengths, token_type_ids=types, **about(self, indices))
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from base.text.tokens import read
-from eval.classification.example_tokens import Encoded, places_of
+from eval.classification.example_tokens import Encoded, about, places_of
 from scores.head_descriptions import SegmentKind
 
 # Before these words' full stop a sentence goes on, as before that of an initial or of e.g. and U.S.
@@ -183,15 +183,9 @@ class Segmented:
     def take(self, indices: Sequence[int] | np.ndarray) -> Segmented:
         """Return the examples at those indices, in that order."""
         indices = np.asarray(indices, dtype=np.int64)
-        counts, segments = self.counts[indices], places_of(self.counts, indices)
-        return Segmented(
-            self.pieces.take(segments),
-            counts,
-            self.labels[indices],
-            self.truncated[indices],
-            self.idx[indices],
-            self.spans[segments],
-        )
+        segments = places_of(self.counts, indices)
+        pieces, spans = self.pieces.take(segments), self.spans[segments]
+        return Segmented(pieces, self.counts[indices], spans=spans, **about(self, indices))
 
     def __len__(self) -> int:
         return len(self.counts)
