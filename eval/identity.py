@@ -10,7 +10,7 @@ from base.errors import UsageError
 from base.families import get_family
 from base.files import damage
 from base.run.folder_names import RunFolder
-from base.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, trained_model
+from base.run.manifest import MODEL_SUFFIXES, archived_weights, read_completion, trained_model
 from eval.backbones import read_backbone
 from eval.data_files import fingerprint
 from pretrain.run.run_folder import read_run, run_id
@@ -84,8 +84,8 @@ def weights_hash(run_dir: Path) -> str:
     Raises:
         UsageError: If there is no model, or it is not as its training left it.
     """
-    if (archived := read_archived(RunFolder(run_dir))) is not None:
-        return archived.weights
+    if archived := archived_weights(RunFolder(run_dir)):
+        return archived
     files = model_files(model_folder(run_dir))
     _refuse_damage(RunFolder(run_dir), files)
     return fingerprint(files)

@@ -36,6 +36,16 @@ class Inside:
 
 
 @dataclass(frozen=True)
+class Present:
+    """Whether a file is there; read from an instance of its folder it is that."""
+
+    name: str
+
+    def __get__(self, folder: RunFolder | StudyFolder, kind: type | None = None) -> bool:
+        return (folder.path / self.name).is_file()
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """A run's folder; its name is ``seed<N>-<hash>``, or what the user chose with ``--run-name``."""
 
@@ -120,40 +130,23 @@ class RunFolder:
         """The family, by its place."""
         return self.path.parts[-3]
 
-    @property
-    def is_run(self) -> bool:
-        """Whether a training was begun here."""
-        return self.config_file.is_file()
-
-    @property
-    def has_marker(self) -> bool:
-        """Whether the training has ended; ``pretrain.run.run_folder.is_finished`` looks at the model too."""
-        return self.completion_marker.is_file()
-
-    @property
-    def has_diverged(self) -> bool:
-        """Whether the training ended because its loss diverged."""
-        return self.failure_marker.is_file()
-
-    @property
-    def has_model(self) -> bool:
-        """Whether there is a trained model."""
-        return (self.model_dir / "config.json").is_file()
+    is_run = Present(config_file.name)
+    """Whether a training was begun here."""
+    has_marker = Present(completion_marker.name)
+    """Whether the training has ended; ``pretrain.run.run_folder.is_finished`` looks at the model too."""
+    has_diverged = Present(failure_marker.name)
+    """Whether the training ended because its loss diverged."""
+    has_model = Present("model/config.json")
+    """Whether there is a trained model."""
+    is_backbone = Present(backbone_file.name)
+    """Whether it is no run, but holds the scores of a pretrained model of elsewhere."""
+    is_scored = Present(rows_file.name)
+    """Whether there are scores."""
 
     @property
     def is_archived(self) -> bool:
         """Whether its model was left out when the run was archived."""
         return self.archive_marker.is_file() and not self.has_model
-
-    @property
-    def is_backbone(self) -> bool:
-        """Whether it is no run, but holds the scores of a pretrained model of elsewhere."""
-        return self.backbone_file.is_file()
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether there are scores."""
-        return self.rows_file.is_file()
 
 
 @dataclass(frozen=True)

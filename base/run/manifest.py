@@ -87,17 +87,9 @@ def write_completion(run: RunFolder, results: Mapping[str, Any], config_hash: st
     write_record(run.completion_marker, completion)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Archived:
-    """What stands in place of a run's model."""
-
-    weights: str
-    """The hash that its scores name (see ``eval.identity``), of the model that was left out."""
-
-
-def read_archived(run: RunFolder) -> Archived | None:
-    """Read what stands in place of the model; None for a run that has one, or has neither."""
-    return read_record(run.archive_marker, Archived) if run.is_archived else None
+def archived_weights(run: RunFolder) -> str:
+    """Return the hash that scores of a model name that was left out; empty for a run that has its model."""
+    return str(peek_record(run.archive_marker).get("weights", "")) if run.is_archived else ""
 
 
 def refuse_archived(run: RunFolder) -> None:

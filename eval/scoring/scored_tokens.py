@@ -149,31 +149,18 @@ class TextTokenizer:
         return texts
 
     def required_id(self, *names: str) -> int:
-        """Return the id of the first of these special tokens that the tokenizer has.
+        """Return the id of the first that the tokenizer has of these special tokens, or of its vocabulary.
 
         Raises:
             UsageError: If it has none of them.
         """
         for name in names:
-            token_id = getattr(self._tokenizer, f"{name}_id", None)
+            token_id = getattr(self._tokenizer, f"{name}_id", self._tokenizer.get_vocab().get(name))
             if token_id is not None:
                 return token_id
         raise UsageError(
             f"the tokenizer has no {names[0]}, which scoring needs; set it before saving the model"
         )
-
-    def token_id(self, token: str) -> int:
-        """Return the id of a token of the vocabulary.
-
-        Raises:
-            UsageError: If it has none such.
-        """
-        token_id = self._tokenizer.get_vocab().get(token)
-        if token_id is None:
-            raise UsageError(
-                f"the tokenizer has no {token}, which scoring needs; add it before saving the model"
-            )
-        return token_id
 
     def _ids(self, *names: str) -> tuple[int, ...]:
         return (self.required_id(*names),) if names else ()

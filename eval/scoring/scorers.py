@@ -140,7 +140,7 @@ class SpanScorer(TextScorer):
     objective = "span_corruption"
 
     def score(self, texts: Sequence[ScoredText]) -> Scores:
-        return span_log_likelihoods(self.model, texts, self.texts.token_id(sentinel(0)), self.budget)
+        return span_log_likelihoods(self.model, texts, self.texts.required_id(sentinel(0)), self.budget)
 
 
 SCORERS: dict[str, type[TextScorer]] = {

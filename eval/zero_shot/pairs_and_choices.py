@@ -477,6 +477,4 @@ def _paradigms_of(path: Path, source: str) -> dict[str, list[dict]]:
     return dict(sorted(paradigms.items()))
 
 
-@lru_cache(maxsize=2)
-def _embedded(pairs_per_paradigm: int, seed: int) -> dict[str, list[dict]]:
-    return minimal_pairs(pairs_per_paradigm, seed)
+_embedded = lru_cache(maxsize=2)(minimal_pairs)
