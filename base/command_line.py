@@ -30,7 +30,16 @@ from pydantic_settings import CliSettingsSource
 
 from base.errors import UsageError, did_you_mean
 from base.options import read_value
-from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields, members
+from base.sections import (
+    FieldPath,
+    Section,
+    Typed,
+    check,
+    closest_setting,
+    describe_fields,
+    leaf_fields,
+    members,
+)
 
 __all__ = ["Positional", "parse_flags", "read_flags", "refuse_position_behind_list"]
 
@@ -56,6 +65,8 @@ def read_flags(
     """
     args = [_with_dashes(word) for word in (sys.argv[1:] if args is None else args)]
     is_whole = any(pair in (("--help", "all"), ("-h", "all")) for pair in pairwise(args))
+    if {"--help", "-h"} & {*args}:
+        describe_fields(kind)
     flags = _Flags(kind, prog, description, is_whole)
     try:
         namespace, unknown = flags.parser.parse_known_intermixed_args(args)
@@ -68,6 +79,7 @@ def read_flags(
     for path, field in flags.fields.items():
         if field.is_required() and path not in words:
             refuse_position_behind_list({flags.names[path]: value for path, value in words.items()})
+            describe_fields(kind)
             raise UsageError(f"{flags.names[path]} is missing: {field.description} --help says more")
     if unknown:
         raise _unknown(unknown[0], flags.parser, kind.hints)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from base.command_line import read_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
+from base.sections import describe_fields, leaf_fields
 from pretrain.config import ModelConfig, ResolvedConfig, RunConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.resolution import load_config, resolve
@@ -128,17 +129,8 @@ def test_shipped_configs_load(repository):
 
 
 def test_every_field_has_help():
-    def sections(model):
-        yield model
-        for field in model.model_fields.values():
-            if hasattr(field.annotation, "model_fields"):
-                yield from sections(field.annotation)
-
-    for section in sections(RunConfig):
-        for name, field in section.model_fields.items():
-            assert field.description or hasattr(field.annotation, "model_fields"), (
-                f"{section.__name__}.{name}"
-            )
+    describe_fields(RunConfig)
+    assert [".".join(path) for path, field in leaf_fields(RunConfig) if not field.description] == []
 
 
 # Which runs a command means, checks before anything is built, and that each seed is what it is alone.
