@@ -5,16 +5,12 @@ What pydantic finds wrong with a value is told in one plain line.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
 import types
 from argparse import SUPPRESS
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -102,23 +98,6 @@ def leaf_fields(kind: type[BaseModel], path: FieldPath = ()) -> Iterator[tuple[F
             yield from leaf_fields(inner, (*path, name))
         else:
             yield (*path, name), field
-
-
-def describe_fields(kind: type[BaseModel]) -> None:
-    """Give the fields of a section, and of those in it, their docstrings as ``description``.
-
-    Only ``--help`` reads these: pydantic would look for them at each start of a command, which is slow.
-    """
-    for owner in [each for each in reversed(kind.__mro__) if issubclass(each, Section)]:
-        (section,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        for pair in pairwise(section.body):  # type: ignore[missing-attribute]
-            match pair:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                    if name in kind.model_fields:  # not a ClassVar
-                        kind.model_fields[name].description = inspect.cleandoc(text)
-    for inner in {each for field in kind.model_fields.values() for each in members(field.annotation)}:
-        if is_section(inner):
-            describe_fields(inner)
 
 
 def closest_setting(typed: str, names: Collection[str]) -> str | None:

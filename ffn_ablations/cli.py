@@ -96,9 +96,10 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     if inside and (len(words) == 1 or words[1].startswith("-")):
         raise UsageError(f"{first} is one of: {', '.join(inside)}; --help behind each says more")
     typed = " ".join(words[: 2 if inside else 1])[:LONGEST_SHOWN]
+    shipped = "list studies" if typed in ("list presets", "list configs") else None  # which lists these too
     alone = (name for name in words[1:2] if inside and name in COMMANDS)  # study report, for report
     last_word = next((name for name in COMMANDS if name.endswith(f" {typed}")), next(alone, None))
-    hint = did_you_mean(last_word or closest(typed, COMMANDS), "ffn-ablations --help lists all")
+    hint = did_you_mean(shipped or last_word or closest(typed, COMMANDS), "ffn-ablations --help lists all")
     raise UsageError(f"unknown command {shown(typed)}, {hint}")
 
 

@@ -174,7 +174,7 @@ def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     if differing := uneven(findings, benchmark):
         yield f"between {findings.strata}, {'; '.join(map(_between, differing.values()))}"
     if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
-        yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+        yield f"of the other contrasts, {'; '.join(_of_contrasts(contrasts))}"
 
 
 def _between(comparisons: Sequence[Comparison]) -> str:

@@ -247,7 +247,7 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
         )
         unless_shown = "" if is_shown else ", so equivalence is out of reach"
         sentence += f"; the {default}margin, {margin}, is " + (
-            "not smaller" if is_seen else f"smaller{unless_shown}"
+            "larger, so what matters is found" if is_seen else f"smaller{unless_shown}"
         )
     yield f"{sentence}."
 

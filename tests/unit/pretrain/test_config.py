@@ -9,10 +9,10 @@ import torch
 import yaml
 from pydantic import ValidationError
 
-from base.command_line import read_flags
+from base.command_line import describe_fields, read_flags
 from base.errors import UsageError
 from base.run.folder_names import RunFolder
-from base.sections import describe_fields, leaf_fields
+from base.sections import leaf_fields
 from pretrain.config import ModelConfig, ResolvedConfig, RunConfig
 from pretrain.config_sources import load_own_variant
 from pretrain.resolution import load_config, resolve
