@@ -6,8 +6,9 @@ import contextlib
 import io
 import math
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -94,17 +95,29 @@ def try_layer(options: TryArgs) -> int:
     where: dict[str, Any] = {"workers": options.workers}
     if options.cluster:
         where = {"cluster": "slurm", "preset": options.cluster, "max_running": options.workers}
-    status = launch(
-        SubmitArgs(
-            study=file,
-            **where,
-            add=study["variants"],  # those that were typed may be run
-            dry_run=options.dry_run,
-        )
-    )
+    # Those that were typed may be run.
+    whole = SubmitArgs(study=file, **where, add=study["variants"], dry_run=options.dry_run)
+    with _told_when_late(file, 60 * options.minutes - (time.monotonic() - started_s)):
+        status = launch(whole)
     if note := read_yaml(file).get("report", {}).get("note"):
         print(note)
     return status
+
+
+@contextlib.contextmanager
+def _told_when_late(file: Path, seconds: float) -> Iterator[None]:
+    """Say once if what is inside takes longer: other work may slow a machine after its runs were timed."""
+    late = (
+        f"note: the minutes are over, as runs take longer than when timed; all are still run. Ctrl-C "
+        f"ends it, the same command goes on, and ffn-ablations study run {file} --seeds 1-3 does with fewer"
+    )
+    timer = threading.Timer(max(0.0, seconds), print, [late], {"flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _study(options: TryArgs, layer: str) -> dict[str, Any]:
@@ -146,7 +159,7 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
         summary = read_through(config.data)
     except UsageError as error:
         raise UsageError(str(error).replace(*_OWN_FLAG)) from None
-    print(f"texts: {in_one_line(config.data, summary)}")
+    print(f"texts: {in_one_line(config.data, summary)}".replace(*_OWN_FLAG))
     tokens = steps * config.train.batch_size * config.data.block_size
     epochs = tokens * CHARACTERS_PER_TOKEN / max(1, summary.characters)
     if epochs > MOST_EPOCHS:

@@ -122,7 +122,6 @@ def _load(place: str, ffn: str | None, trust: bool, config: Path | None) -> tupl
     if not is_loaded(place):
         copy = config.parent / VARIANT_COPY if config else None
         typed = f"{copy}:{place.rpartition(':')[2]}" if copy and copy.is_file() else place
-        trust = trust or not Path(place.rpartition(":")[0]).exists()  # running it says that it is not
         check_consent(trust, f"{source}: its FFN variant is in {place}", f"type --ffn {typed}")
     name, fingerprint = _run_file(place)
     if ffn not in (None, name):
