@@ -7,18 +7,13 @@ wants options as JSON. Here a list is several words, and a mapping NAME VALUE NA
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import re
 import sys
 import textwrap
-from argparse import (
-    SUPPRESS,
-    ArgumentError,
-    ArgumentParser,
-    BooleanOptionalAction,
-    RawDescriptionHelpFormatter,
-)
+from argparse import SUPPRESS, ArgumentError, ArgumentParser, BooleanOptionalAction
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -125,7 +120,7 @@ class _Flags:
         self.parser = ArgumentParser(
             prog,
             description=description or inspect.getdoc(kind),
-            formatter_class=partial(RawDescriptionHelpFormatter, max_help_position=32),
+            formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=32),
             allow_abbrev=False,
             exit_on_error=False,
         )
@@ -267,7 +262,7 @@ def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str], before
     if not word.startswith("-"):
         switch = "a switch is --FLAG or --no-FLAG; " * (word.lower() in ("true", "false"))
         behind = f" behind {before}" if before else ""
-        cure = hints.get(before.lstrip("-"), f"{switch}--help lists all flags")
+        cure = hints.get(before, f"{switch}--help lists all flags")
         return UsageError(f"{word!r} is one word too many{behind}; {cure}")
     typed = word.partition("=")[0]
     if hint := hints.get(typed.lstrip("-")):

@@ -8,7 +8,7 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -44,6 +44,8 @@ TIMING = "ffn-try-"
 """How folders of the timing begin, among temporary ones."""
 _OWN_FLAG = "--data.", "--"
 GENERATED = "These texts are generated and rank nothing: give --texts, and --name, for a verdict on a layer."
+LATE = """note: the minutes are over, as runs take longer than when timed; all are still run. Ctrl-C ends it;
+the same command goes on, and ffn-ablations study run {file} --seeds 1-3 goes on with fewer"""
 HELD_OUT = 300
 """Documents of one's own text; where they are paragraphs, the 60 of a shipped config are few."""
 MOST_EPOCHS = 4
@@ -97,27 +99,15 @@ def try_layer(options: TryArgs) -> int:
         where = {"cluster": "slurm", "preset": options.cluster, "max_running": options.workers}
     # Those that were typed may be run.
     whole = SubmitArgs(study=file, **where, add=study["variants"], dry_run=options.dry_run)
-    with _told_when_late(file, 60 * options.minutes - (time.monotonic() - started_s)):
-        status = launch(whole)
+    left_s = max(0.0, 60 * options.minutes - (time.monotonic() - started_s))
+    late = threading.Timer(left_s, print, [LATE.format(file=file)], {"flush": True})
+    late.daemon = True  # it ends with whatever ends the study
+    late.start()
+    status = launch(whole)
+    late.cancel()
     if note := read_yaml(file).get("report", {}).get("note"):
         print(note)
     return status
-
-
-@contextlib.contextmanager
-def _told_when_late(file: Path, seconds: float) -> Iterator[None]:
-    """Say once if what is inside takes longer: other work may slow a machine after its runs were timed."""
-    late = (
-        f"note: the minutes are over, as runs take longer than when timed; all are still run. Ctrl-C "
-        f"ends it, the same command goes on, and ffn-ablations study run {file} --seeds 1-3 does with fewer"
-    )
-    timer = threading.Timer(max(0.0, seconds), print, [late], {"flush": True})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _study(options: TryArgs, layer: str) -> dict[str, Any]:

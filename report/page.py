@@ -35,8 +35,8 @@ FAMILIES_NAMED = 3
 STEPS = 3
 """Proposals on a card."""
 WARNINGS_ON_TOP = 6
-ELSEWHERE = """All is decided at this size and on these texts. Whether it holds elsewhere tells a copy of the
-study's file with another name and a larger size (`families: {gpt_neo: small-gpt-neo}`), or with other texts:
+ELSEWHERE = """All is decided at this size, on these texts. To see whether it holds elsewhere, copy the
+study's file under another name, with a larger size (`families: {gpt_neo: small-gpt-neo}`) or other texts:
 `ffn-ablations study run COPY.yaml --texts FILES`, on a cluster with `--cluster slurm`.""".replace("\n", " ")
 
 

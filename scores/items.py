@@ -164,15 +164,11 @@ def foreign_tasks(items: pa.Table, rows: pd.DataFrame) -> list[str]:
     return sorted(tasks[~np.isclose(means[tasks], accuracies[tasks], rtol=0, atol=1e-6)])
 
 
-def _types(columns: Sequence[str]) -> pa.Schema:
-    number = pa.float64()
-    return pa.schema({name: pa.list_(number) if name == "scores" else number for name in columns})
-
-
 def _means(items: pa.Table, grade: Grade, num_items: Mapping[str, int]) -> tuple[pd.DataFrame | None, str]:
     """Average the items of each task; tasks of which not every item has a finite value are named instead."""
+    types = {name: pa.list_(pa.float64()) if name == "scores" else pa.float64() for name in grade.columns}
     try:
-        values = grade.of_items(items.select(grade.columns).cast(_types(grade.columns)))
+        values = grade.of_items(items.select(grade.columns).cast(pa.schema(types)))
     except (ValueError, pa.ArrowException) as error:
         return None, f"whose items are not as they should be ({' '.join(str(error).split())[:100]})"
     of_item = items["task"].combine_chunks()
