@@ -7,17 +7,13 @@ wants options as JSON. Here a list is several words, and a mapping NAME VALUE NA
 
 from __future__ import annotations
 
+import argparse
+import ast
 import inspect
 import re
 import sys
 import textwrap
-from argparse import (
-    SUPPRESS,
-    ArgumentError,
-    ArgumentParser,
-    BooleanOptionalAction,
-    RawDescriptionHelpFormatter,
-)
+from argparse import SUPPRESS, ArgumentError, ArgumentParser, BooleanOptionalAction
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -30,9 +26,9 @@ from pydantic_settings import CliSettingsSource
 
 from base.errors import UsageError, did_you_mean
 from base.options import read_value
-from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields, members
+from base.sections import FieldPath, Section, Typed, check, closest_setting, is_section, leaf_fields, members
 
-__all__ = ["Positional", "parse_flags", "read_flags", "refuse_position_behind_list"]
+__all__ = ["Positional", "describe_fields", "parse_flags", "read_flags", "refuse_position_behind_list"]
 
 Arguments = TypeVar("Arguments", bound=Section)
 LONGEST_HELP = 76
@@ -56,6 +52,8 @@ def read_flags(
     """
     args = [_with_dashes(word) for word in (sys.argv[1:] if args is None else args)]
     is_whole = any(pair in (("--help", "all"), ("-h", "all")) for pair in pairwise(args))
+    if {"--help", "-h"} & {*args}:
+        describe_fields(kind)
     flags = _Flags(kind, prog, description, is_whole)
     try:
         namespace, unknown = flags.parser.parse_known_intermixed_args(args)
@@ -68,9 +66,11 @@ def read_flags(
     for path, field in flags.fields.items():
         if field.is_required() and path not in words:
             refuse_position_behind_list({flags.names[path]: value for path, value in words.items()})
+            describe_fields(kind)
             raise UsageError(f"{flags.names[path]} is missing: {field.description} --help says more")
     if unknown:
-        raise _unknown(unknown[0], flags.parser, kind.hints)
+        before = [word for word in args[: args.index(unknown[0])] if word.startswith("--")]
+        raise _unknown(unknown[0], flags.parser, kind.hints, "".join(before[-1:]))
     values = {path: _value(flags.fields[path], flags.names[path], value) for path, value in words.items()}
     return Typed(values, {path: flags.names[path] for path in words})
 
@@ -84,6 +84,23 @@ def parse_flags(
         UsageError: As well for a value that is not allowed.
     """
     return check(kind, {}, read_flags(kind, args, prog, description))
+
+
+def describe_fields(kind: type[Section]) -> None:
+    """Give the fields of a section, and of those in it, their docstrings as ``description``.
+
+    Only ``--help`` reads these: pydantic would look for them at each start of a command, which is slow.
+    """
+    for owner in [each for each in reversed(kind.__mro__) if issubclass(each, Section)]:
+        (section,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        for pair in pairwise(section.body):  # type: ignore[missing-attribute]
+            match pair:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    if name in kind.model_fields:  # not a ClassVar
+                        kind.model_fields[name].description = inspect.cleandoc(text)
+    for inner in {each for field in kind.model_fields.values() for each in members(field.annotation)}:
+        if is_section(inner):
+            describe_fields(inner)
 
 
 class _Flags:
@@ -103,7 +120,7 @@ class _Flags:
         self.parser = ArgumentParser(
             prog,
             description=description or inspect.getdoc(kind),
-            formatter_class=partial(RawDescriptionHelpFormatter, max_help_position=32),
+            formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=32),
             allow_abbrev=False,
             exit_on_error=False,
         )
@@ -240,11 +257,13 @@ def _unreadable(error: ArgumentError) -> UsageError:
     return UsageError(f"{flag}: {error.message}; --help says more")
 
 
-def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str]) -> UsageError:
-    """Tell of a word that belongs to no flag; a flag may lack its section."""
+def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str], before: str = "") -> UsageError:
+    """Tell of a word that belongs to no flag, or not to the one before it; a flag may lack its section."""
     if not word.startswith("-"):
         switch = "a switch is --FLAG or --no-FLAG; " * (word.lower() in ("true", "false"))
-        return UsageError(f"{word!r} is one word too many; {switch}--help lists all flags")
+        behind = f" behind {before}" if before else ""
+        cure = hints.get(before, f"{switch}--help lists all flags")
+        return UsageError(f"{word!r} is one word too many{behind}; {cure}")
     typed = word.partition("=")[0]
     if hint := hints.get(typed.lstrip("-")):
         return UsageError(f"unknown flag {word}; {hint}")

@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-LAZY = ("pandas", "pyarrow", "pyarrow.parquet", "scipy", "scipy.linalg", "scipy.special", "transformers")
+LAZY = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "transformers")
+LAZY += ("scipy", "scipy.linalg", "scipy.special")
 """Each takes tenths of a second."""
 _USES = ("__path__", "__version__")
 """Of the names with underscores; others are looked up in all modules, as ``inspect`` does."""

@@ -28,7 +28,7 @@ Unlisted = Annotated[T, SUPPRESS]
 class Section(BaseModel):
     """A part of a configuration: immutable, closed to keys that it does not know, its numbers finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     short_names: ClassVar[Mapping[FieldPath, str]] = {}
     """Fields that have a second, shorter name, such as ``ffn`` for ``model.ffn``."""

@@ -5,49 +5,32 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from base.errors import LONGEST_SHOWN, UsageError, closest, did_you_mean, run_cli, shown
 from ffn_ablations import __version__
 
-
-@dataclass(frozen=True)
-class Command:
-    """One command.
-
-    Args:
-        function: What is run, as module:name.
-        help: What it does, in one line.
-    """
-
-    function: str
-    help: str
-
-
-COMMANDS = {
-    "try": Command("ffn_ablations.try_command:main", "whether a layer of your own beats gelu, in 30 minutes"),
-    "study run": Command("slurm.commands:study_run", "train, score and compare what a study's file names"),
-    "study status": Command(
-        "slurm.commands:study_status", "each run: waiting, running, done or failed; --html"
-    ),
-    "study cancel": Command("slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
-    "study archive": Command("slurm.archive:main", "what a report reads as one file; --restore"),
-    "train": Command("pretrain.train:main", "pretrain a model"),
-    "generate": Command("pretrain.generate:main", "let a trained causal model write"),
-    "eval": Command("eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
-    "report": Command("report.command:main", "compare the variants of a study or a table; --plan"),
-    "replicate": Command("ffn_ablations.replicate:main", "a source's claims, and what came out here"),
-    "inspect": Command("inside.ffn.command:main", "what learned activations and KAN edges became"),
-    "explain": Command("inside.classifier.explain:main", "what speaks for the labels of a classifier"),
-    "check": Command("ffn_variants.check:main", "whether an FFN of your own does what it must"),
-    "doctor": Command("ffn_ablations.doctor:main", "what of this GPU or CPU works, and what it costs"),
-    "push": Command("eval.push:main", "put trained models on the Hugging Face hub"),
-    "list variants": Command(
-        "ffn_variants.list_variants:main", "the FFN variants, with parameters and FLOPs"
-    ),
-    "list heads": Command("eval.classification.list_heads:list_heads", "the classification heads"),
-    "list tasks": Command("eval.classification.list_heads:list_tasks", "the classification tasks"),
-    "list studies": Command("ffn_ablations.list_studies:main", "shipped studies to copy, and your own"),
+Command = tuple[str, str]
+"""What is run, as module:name, and what it does, in one line."""
+COMMANDS: dict[str, Command] = {
+    "try": ("ffn_ablations.try_command:main", "whether a layer of your own beats gelu, in 30 minutes"),
+    "study run": ("slurm.commands:study_run", "train, score and compare what a study's file names"),
+    "study status": ("slurm.commands:study_status", "each run: waiting, running, done or failed; --html"),
+    "study cancel": ("slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
+    "study archive": ("slurm.archive:main", "what a report reads as one file; --restore"),
+    "train": ("pretrain.train:main", "pretrain a model"),
+    "generate": ("pretrain.generate:main", "let a trained causal model write"),
+    "eval": ("eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
+    "report": ("report.command:main", "compare the variants of a study or a table; --plan"),
+    "replicate": ("ffn_ablations.replicate:main", "a source's claims, and what came out here"),
+    "inspect": ("inside.ffn.command:main", "what learned activations and KAN edges became"),
+    "explain": ("inside.classifier.explain:main", "what speaks for the labels of a classifier"),
+    "check": ("ffn_variants.check:main", "whether an FFN of your own does what it must"),
+    "doctor": ("ffn_ablations.doctor:main", "what of this GPU or CPU works, and what it costs"),
+    "push": ("eval.push:main", "put trained models on the Hugging Face hub"),
+    "list variants": ("ffn_variants.list_variants:main", "the FFN variants, with parameters and FLOPs"),
+    "list heads": ("eval.classification.list_heads:list_heads", "the classification heads"),
+    "list tasks": ("eval.classification.list_heads:list_tasks", "the classification tasks"),
+    "list studies": ("ffn_ablations.list_studies:main", "shipped studies to copy, and your own"),
 }
 """By what is typed behind ``ffn-ablations``."""
 
@@ -96,9 +79,10 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     if inside and (len(words) == 1 or words[1].startswith("-")):
         raise UsageError(f"{first} is one of: {', '.join(inside)}; --help behind each says more")
     typed = " ".join(words[: 2 if inside else 1])[:LONGEST_SHOWN]
+    shipped = "list studies" if typed in ("list presets", "list configs") else None  # which lists these too
     alone = (name for name in words[1:2] if inside and name in COMMANDS)  # study report, for report
     last_word = next((name for name in COMMANDS if name.endswith(f" {typed}")), next(alone, None))
-    hint = did_you_mean(last_word or closest(typed, COMMANDS), "ffn-ablations --help lists all")
+    hint = did_you_mean(shipped or last_word or closest(typed, COMMANDS), "ffn-ablations --help lists all")
     raise UsageError(f"unknown command {shown(typed)}, {hint}")
 
 
@@ -109,14 +93,14 @@ def _inside(first: str) -> list[str]:
 
 def load_main(command: Command) -> Callable[[Sequence[str]], int | None]:
     """Import the module of a command, and nothing of the others."""
-    module, _, function = command.function.partition(":")
+    module, _, function = command[0].partition(":")
     return getattr(importlib.import_module(module), function)
 
 
 def overview() -> str:
     """Return what there is, on one screen."""
     kinds = [name.removeprefix(LIST) for name in COMMANDS if name.startswith(LIST)]
-    helps = {name: command.help for name, command in COMMANDS.items() if not name.startswith(LIST)}
+    helps = {name: text for name, (_, text) in COMMANDS.items() if not name.startswith(LIST)}
     helps[f"{LIST}{'|'.join(kinds)}"] = "what there is of each"
     width = max(map(len, COMMANDS))
     return OVERVIEW.format(commands="\n".join(f"  {name:<{width}}  {helps[name]}" for name in helps))

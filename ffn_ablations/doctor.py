@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import torch
 
@@ -30,6 +31,8 @@ class DoctorArgs(Section):
 
     ffn-ablations doctor
     """
+
+    hints: ClassVar = {"gpu": "it looks at all; CUDA_VISIBLE_DEVICES=1 before the command picks one"}
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -73,13 +73,11 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _listing() -> str:
     width = max(len(name) for kind in FOLDERS for name in shipped(kind))
-    blocks = [
-        "\n".join(
-            [TITLES[kind], *(f"  {name:<{width}}  {_about(path)}" for name, path in shipped(kind).items())]
-        )
-        for kind in FOLDERS
-    ]
-    return "\n\n".join(blocks)
+    lines = []
+    for kind in FOLDERS:
+        lines += ["", TITLES[kind]]
+        lines += [f"  {name:<{width}}  {_about(path)}" for name, path in shipped(kind).items()]
+    return "\n".join(lines[1:])
 
 
 def _about(path: Path) -> str:

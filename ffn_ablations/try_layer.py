@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ TIMING = "ffn-try-"
 """How folders of the timing begin, among temporary ones."""
 _OWN_FLAG = "--data.", "--"
 GENERATED = "These texts are generated and rank nothing: give --texts, and --name, for a verdict on a layer."
+LATE = """note: the minutes are over, as runs take longer than when timed; all are still run. Ctrl-C ends it;
+the same command goes on, and ffn-ablations study run {file} --seeds 1-3 goes on with fewer"""
 HELD_OUT = 300
 """Documents of one's own text; where they are paragraphs, the 60 of a shipped config are few."""
 MOST_EPOCHS = 4
@@ -94,14 +97,14 @@ def try_layer(options: TryArgs) -> int:
     where: dict[str, Any] = {"workers": options.workers}
     if options.cluster:
         where = {"cluster": "slurm", "preset": options.cluster, "max_running": options.workers}
-    status = launch(
-        SubmitArgs(
-            study=file,
-            **where,
-            add=study["variants"],  # those that were typed may be run
-            dry_run=options.dry_run,
-        )
-    )
+    # Those that were typed may be run.
+    whole = SubmitArgs(study=file, **where, add=study["variants"], dry_run=options.dry_run)
+    left_s = max(0.0, 60 * options.minutes - (time.monotonic() - started_s))
+    late = threading.Timer(left_s, print, [LATE.format(file=file)], {"flush": True})
+    late.daemon = True  # it ends with whatever ends the study
+    late.start()
+    status = launch(whole)
+    late.cancel()
     if note := read_yaml(file).get("report", {}).get("note"):
         print(note)
     return status
@@ -146,7 +149,7 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
         summary = read_through(config.data)
     except UsageError as error:
         raise UsageError(str(error).replace(*_OWN_FLAG)) from None
-    print(f"texts: {in_one_line(config.data, summary)}")
+    print(f"texts: {in_one_line(config.data, summary)}".replace(*_OWN_FLAG))
     tokens = steps * config.train.batch_size * config.data.block_size
     epochs = tokens * CHARACTERS_PER_TOKEN / max(1, summary.characters)
     if epochs > MOST_EPOCHS:

@@ -302,6 +302,7 @@ class RunConfig(Section):
         "gradient-accumulation-steps": "--batch-size N are the rows of a step, cut into passes by itself",
         **dict.fromkeys(("texts", "train-file"), "--data.source files --data.train-files FILE are your own"),
         **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
+        "--ffn": "a run has one; several are a study, variants: [gelu, swiglu]",
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
         "config": "write it first, without a flag, as in: train tiny",
         **dict.fromkeys(("resume", "resume-from-checkpoint"), "the same command again goes on by itself"),

@@ -53,10 +53,10 @@ def main(args: Sequence[str] | None = None) -> int | None:
 
         find_pairs(configs[0])
         build_scorer = TrainingScorer
-    if typed.values.get(("dry_run",)):
-        from pretrain.training.dry_run import check_usable, describe_runs
+    from pretrain.training.dry_run import check_usable, describe_runs
 
-        check_usable(configs[0], num_processes)
+    check_usable(configs[0], num_processes)  # before torch is loaded
+    if typed.values.get(("dry_run",)):
         if os.environ.get("RANK", "0") == "0":
             print(describe_runs(configs, num_processes))
         return None

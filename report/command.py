@@ -10,10 +10,7 @@ from base.command_line import parse_flags, refuse_position_behind_list
 from base.config_input import find_study_folder
 from base.errors import UsageError
 from base.run.folder_names import REPORT_NAME, StudyFolder
-from report.page import summary
-from report.plan import Spread, plan, plan_like
 from report.request import Request
-from report.significance.comparison import Inference
 from scores.published import shipped_table
 from scores.suites import USUAL_MARGINS
 
@@ -38,7 +35,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     if request.source is None:
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
-    from report.write import write_report  # matplotlib, which takes half a second
+    from report.page import summary  # with matplotlib, a second after a mistake would be told
+    from report.write import write_report
 
     source = find_study_folder(request.source)
     request = request.model_copy(update={"source": source})
@@ -66,6 +64,9 @@ def _of_paper(out: Path, is_written: bool) -> str:
 
 
 def _plan(request: Request) -> str:
+    from report.plan import Spread, plan, plan_like
+    from report.significance.comparison import Inference
+
     if request.looks:
         raise UsageError("--plan reckons with a study that is read once; leave out --looks")
     for name in ("published", "part", "paper", "out"):

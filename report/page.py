@@ -15,7 +15,7 @@ from report.document.markdown import amount, counted, difference, escape, family
 from report.leaderboard import leaderboard
 from report.part import NextStep, Page
 from report.significance.axes import Benchmark, Family
-from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, OPEN, Comparison
+from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, OPEN, SHOWN, Comparison
 from report.significance.factor import FACTORS
 from report.statistics.looks import OneLook
 from report.verdicts.findings import (
@@ -35,6 +35,9 @@ FAMILIES_NAMED = 3
 STEPS = 3
 """Proposals on a card."""
 WARNINGS_ON_TOP = 6
+ELSEWHERE = """All is decided at this size, on these texts. To see whether it holds elsewhere, copy the
+study's file under another name, with a larger size (`families: {gpt_neo: small-gpt-neo}`) or other texts:
+`ffn-ablations study run COPY.yaml --texts FILES`, on a cluster with `--cluster slurm`.""".replace("\n", " ")
 
 
 def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
@@ -121,9 +124,12 @@ def _step(analysis: Analysis, step: NextStep) -> str:
     study = design.typed or (title if title in shipped("study") else "STUDY.yaml")  # of an earlier version
     is_study = design.written and step.command
     command = f": `ffn-ablations study run {study} {step.command}`" if is_study else ""
+    goal, premise = "a difference", "the observed one is the true one"
+    if step.is_equivalence:
+        goal, premise = "the equivalence", "there is no difference"
     return (
-        f"{step.text} ({step.num_runs:,} runs{cost}) would show a difference of {step.compared} in "
-        f"{step.power:.0%} of studies, if the observed one is the true one{command}."
+        f"{step.text} ({step.num_runs:,} runs{cost}) would show {goal} of {step.compared} in "
+        f"{step.power:.0%} of studies, if {premise}{command}."
     )
 
 
@@ -137,6 +143,9 @@ def make_card(analysis: Analysis) -> Card:
     proposed = [_step(analysis, step) for step in decisive[:STEPS]]
     if proposed and isinstance(analysis.inference.looks, OneLook):
         proposed.append("Added runs are a second reading (docs/statistics.md).")
+    is_decided = bool(analysis.claims) and all(c.verdict in SHOWN for c in analysis.claims)
+    if not proposed and is_decided and analysis.source.design.written:
+        proposed.append(ELSEWHERE)
     return Card(answer=answer(analysis), checks=tuple(checks), steps=tuple(proposed))
 
 
@@ -174,7 +183,7 @@ def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     if differing := uneven(findings, benchmark):
         yield f"between {findings.strata}, {'; '.join(map(_between, differing.values()))}"
     if contrasts := [c for c in asked_beside(findings) if c.benchmark == benchmark]:
-        yield f"of the contrasts asked for, {'; '.join(_of_contrasts(contrasts))}"
+        yield f"of the other contrasts, {'; '.join(_of_contrasts(contrasts))}"
 
 
 def _between(comparisons: Sequence[Comparison]) -> str:

@@ -68,12 +68,13 @@ class NextStep:
     text: str
     """``9 seeds in every arm``."""
     compared: str
-    """Whose difference they are to show, in words."""
+    """Whose difference, or equivalence, they are to show, in words."""
     command: str
     """What runs them, but for the name of the study; empty where a user must decide more than that."""
     power: float
-    """How often they show it, if the difference seen is the true one."""
+    """How often they show it, if the difference seen is the true one, or of equals, if there is none."""
     num_runs: int
+    is_equivalence: bool = False
 
     @property
     def is_decisive(self) -> bool:

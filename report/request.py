@@ -59,6 +59,8 @@ class Request(Section):
         *("axis", "paired", "paper", "plan"),
     )
 
+    hints: ClassVar = {"metric": "primary names outcomes, scores the columns of a table that are scores"}
+
     source: Positional[Path | None] = None
     """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a
     column for each benchmark; a file or folder of results of lm-eval; or a published table,

@@ -44,11 +44,11 @@ class Grade:
     """What a graded metric is of an item.
 
     Attributes:
-        columns: The columns of items that it is made of, and their types.
+        columns: The columns of items that it is made of.
         of_items: From a table with them to (I,) float64; not finite where a score is missing or not finite.
     """
 
-    columns: Mapping[str, pa.DataType]
+    columns: tuple[str, ...]
     of_items: Callable[[pa.Table], np.ndarray]
 
 
@@ -73,11 +73,9 @@ def _probability(items: pa.Table) -> np.ndarray:
 
 
 GRADES: dict[str, Grade] = {
-    "log_odds": Grade({"margin": pa.float64()}, _log_odds),
-    "log_odds_per_token": Grade(
-        {"margin": pa.float64(), "num_tokens_differing": pa.float64()}, _log_odds_per_token
-    ),
-    "probability": Grade({"scores": pa.list_(pa.float64())}, _probability),
+    "log_odds": Grade(("margin",), _log_odds),
+    "log_odds_per_token": Grade(("margin", "num_tokens_differing"), _log_odds_per_token),
+    "probability": Grade(("scores",), _probability),
 }
 """By the names of the metrics that suites have as ``graded``."""
 
@@ -142,7 +140,7 @@ def _grade(
         elif foreign:
             # A task of few items agrees by chance, so none of the others is believed either.
             yield metric, None, f"whose items of {foreign} do not average to its accuracy, as another run's"
-        elif not GRADES[metric].columns.keys() <= set(items.column_names):
+        elif not set(GRADES[metric].columns) <= set(items.column_names):
             yield metric, None, _OLDER
         else:
             yield metric, *_means(items, GRADES[metric], num_items)
@@ -168,8 +166,9 @@ def foreign_tasks(items: pa.Table, rows: pd.DataFrame) -> list[str]:
 
 def _means(items: pa.Table, grade: Grade, num_items: Mapping[str, int]) -> tuple[pd.DataFrame | None, str]:
     """Average the items of each task; tasks of which not every item has a finite value are named instead."""
+    types = {name: pa.list_(pa.float64()) if name == "scores" else pa.float64() for name in grade.columns}
     try:
-        values = grade.of_items(items.select(list(grade.columns)).cast(pa.schema(grade.columns)))
+        values = grade.of_items(items.select(grade.columns).cast(pa.schema(types)))
     except (ValueError, pa.ArrowException) as error:
         return None, f"whose items are not as they should be ({' '.join(str(error).split())[:100]})"
     of_item = items["task"].combine_chunks()

@@ -196,6 +196,8 @@ def read_listing(study: Path) -> StudyListing:
         return listing
     if file.is_file():
         raise UsageError(f"{file} is damaged: it names no cells; ffn-ablations study run writes it again")
+    if StudyFolder(study).submit_lock_file.exists():
+        raise UsageError(f"{study}: nothing of it was begun or handed in yet; give study run again")
     raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
 
 

@@ -61,7 +61,8 @@ class ClusterPreset(Section):
     @classmethod
     def _readable(cls, value: object) -> str:
         text = str(value)
-        minutes_of(text)
+        if minutes_of(text) < 10 and text.isdigit():
+            raise ValueError(f'{text} alone is minutes; write "{text}:00:00" for hours or "0:0{text}:00"')
         return text
 
     @model_validator(mode="after")

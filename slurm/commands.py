@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import psutil
 from pydantic import Field
@@ -60,6 +60,8 @@ class CancelArgs(Section):
 
 class StatusArgs(CancelArgs):
     """Show every cell of a study with its state."""
+
+    hints: ClassVar = {"follow": "write --watch"}
 
     watch: bool = False
     """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""

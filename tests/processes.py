@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -45,9 +46,12 @@ except SystemExit as end:
 """
 
 
-def run_fresh(*words: str) -> tuple[int, list[str]]:
-    """Run a command in a process of its own; returns its exit status and what it loaded of ``HEAVY``."""
-    code = [sys.executable, "-c", FRESH.replace("HEAVY", repr(HEAVY)), *words]
+NUMBERS = ("numpy", "pandas", "pyarrow", "scipy", "matplotlib")
+
+
+def run_fresh(*words: str, of: Sequence[str] = HEAVY) -> tuple[int, list[str]]:
+    """Run a command in a process of its own; returns its exit status and what it loaded of these."""
+    code = [sys.executable, "-c", FRESH.replace("HEAVY", repr(tuple(of))), *words]
     done = subprocess.run(code, capture_output=True, text=True, timeout=120, check=True)
     return tuple(json.loads(done.stderr.splitlines()[-1]))
 

@@ -155,7 +155,8 @@ def _how_split(data: DataConfig, text: TextSummary) -> str:
     if not any(map(is_plain_text, files)):
         return ""
     without = data.txt_split == "endoftext" and text.train + (text.validation if every else 0) <= len(files)
-    return f" (one a file, with no {END_OF_DOCUMENT} in it)" if without else f" ({_SPLITS[data.txt_split]})"
+    how = f"one a file, with no {END_OF_DOCUMENT} in it" if without else _SPLITS[data.txt_split]
+    return f" ({how}; otherwise: --data.txt-split)"
 
 
 def _kinds(files: list[Path]) -> str:

@@ -105,13 +105,13 @@ def check_folder(folder: Path) -> None:
 
 
 def describe_runs(configs: Sequence[ResolvedConfig], num_processes: int = 1) -> str:
-    """What the first run would be, and the folders of those that differ from it in the seed alone."""
+    """What the first run would be, the folders of those with another seed alone, and its configuration."""
     others = [f"{f'seed {config.seed}':<17}{_folder(config)}" for config in configs[1:]]
-    return "\n".join([describe_run(configs[0], num_processes), *others])
+    return "\n".join([describe_run(configs[0], num_processes), *others, "", to_yaml(configs[0])])
 
 
 def describe_run(config: ResolvedConfig, num_processes: int = 1) -> str:
-    """The resolved configuration, exact parameter and FLOP counts, token budget and run folder, as text.
+    """Exact parameter and FLOP counts, token budget and run folder, a line each.
 
     Raises:
         UsageError: If the corpus or the tokenizer cannot be used.
@@ -123,7 +123,6 @@ def describe_run(config: ResolvedConfig, num_processes: int = 1) -> str:
     description, doubts = find(config)
     return "\n".join(
         [
-            to_yaml(config),
             f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
             f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding "
             f"{counts['embedding']:,})",

@@ -38,7 +38,7 @@ Names = tuple[Annotated[str, BeforeValidator(str)], ...]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class StudyAxes(_Section):

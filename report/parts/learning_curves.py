@@ -49,7 +49,7 @@ START = 0.2
 """Share of the training whose high losses may leave the axis, so that its end can be read."""
 NORM = "gradient norm (L2, before clipping)"
 TOKENS, NATS = "tokens (millions)", "nats per token"
-AT_THE_END = "at the end", "+.3f"
+AT_THE_END = "at the end", "+z.3f"
 Shown = Literal["loss", "difference"]
 
 

@@ -247,7 +247,7 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
         )
         unless_shown = "" if is_shown else ", so equivalence is out of reach"
         sentence += f"; the {default}margin, {margin}, is " + (
-            "not smaller" if is_seen else f"smaller{unless_shown}"
+            "larger, so what matters is found" if is_seen else f"smaller{unless_shown}"
         )
     yield f"{sentence}."
 
@@ -264,15 +264,16 @@ def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextSte
         and power.comparison.verdict not in SHOWN
         and power.comparison.contrast not in opposite
     ]
-    possible = [power for power in undecided if power.seeds_to_detect_estimate]
+    possible = [power for power in undecided if power.seeds]
     if not possible:
         return
-    needed = min(possible, key=lambda p: p.seeds_to_detect_estimate or 0)
+    needed = min(possible, key=lambda p: p.seeds or 0)
     current = max(needed.comparison.fewest_runs, 1)
-    seeds = max(needed.seeds_to_detect_estimate or 0, current + 1)
+    seeds = max(needed.seeds or 0, current + 1)
     yield NextStep(
         text=f"{seeds} seeds in every arm",
         compared=named(analysis, needed.comparison),
+        is_equivalence=needed.seeds != needed.seeds_to_detect_estimate,
         command=f"--seeds {_seed_list(analysis, seeds)}",
         power=POWER,
         num_runs=(seeds - current) * len(analysis.variants) * len(analysis.families),

@@ -312,6 +312,8 @@ def parse_contrast(
         UsageError: For an unknown variant, an empty side, or a variant named twice.
     """
     sides = [[name.strip() for name in side.split("+")] for side in re.split(r"\s+-\s+", text.strip())]
+    if (meant := re.sub(r"\s+(vs\.?|versus|minus)\s+", " - ", text)) != text and len(sides) == 1:
+        raise UsageError(f"contrast {text!r}: write {meant!r}")
     if len(sides) == 1 and baseline is not None:
         sides.append([str(baseline)])
     if len(sides) != 2 or not all(name for side in sides for name in side):

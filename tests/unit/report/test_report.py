@@ -388,7 +388,7 @@ def test_whoever_a_sentence_names_has_the_size_that_it_says(page: Analysis):
 
 def test_contrasts_asked_for_are_in_the_answer():
     found = with_contrasts()
-    sentences = [x for x in make_card(found).answer if x.startswith("Of the contrasts asked for, ")]
+    sentences = [x for x in make_card(found).answer if x.startswith("Of the other contrasts, ")]
     assert len(sentences) == len(found.primary)
     for sentence, benchmark in zip(sentences, found.primary, strict=True):
         first, second = (c for c in found.contrasts if c.benchmark == benchmark and c.is_primary)

@@ -234,7 +234,7 @@ def test_what_ends_a_document_of_a_txt_is_said(tmp_path, txt_split, documents, w
     data = data_of_files(path, txt_split=txt_split, validation_files=(str(held_out),))
     summary = read_through(data)
     assert summary.train == documents
-    assert f" {documents} documents ({words}), " in in_one_line(data, summary)
+    assert f" {documents} documents ({words}; otherwise: --data.txt-split), " in in_one_line(data, summary)
 
 
 @pytest.mark.parametrize(
