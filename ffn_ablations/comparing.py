@@ -144,10 +144,13 @@ def _as_frame(data: Any, baseline: str) -> pd.DataFrame | None:
     if baseline in data and "seed" not in data:
         data = data.rename_axis("seed")
     frame = data if {None, *data.columns} & {*data.index.names} else data.reset_index()
-    if baseline not in frame:
-        return frame
-    kept = [name for name in frame if name in ROW_COLUMNS]
-    return frame.melt(kept, var_name="variant", value_name=NO_METRIC).dropna()
+    if baseline in frame:
+        kept = [name for name in frame if name in ROW_COLUMNS]
+        frame = frame.melt(kept, var_name="variant", value_name=NO_METRIC).dropna()
+    if "variant" not in frame:
+        frame = frame.rename(columns={"ffn": "variant"})
+    has_benchmark = NO_METRIC not in frame or not {"benchmark", "task", "metric"}.isdisjoint(frame)
+    return frame if has_benchmark else frame.assign(benchmark=NO_METRIC)
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from scores.spreads import WHY, refuse_spreads
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ROW = "row"
 """What the index of a table is called whose labels are rows of its file, counted from 1."""
-_NAME_COLUMNS = ("model", "ffn", "model_name", "method", "name", "run", "run_name")
+_NAME_COLUMNS = ("model", "model_name", "method", "name", "run", "run_name")
 """Where a table names its runs, if ``--columns`` does not say it: the first beside seeds, else the last."""
 _SUMMARY = r"(?i)(grand )?(average|avg|mean|median|std|std\.? ?dev|sd|sem|total|overall)\.?"
 """What rows below a table are called that sum up the others."""
@@ -215,7 +215,7 @@ def _as_melted(table: pd.DataFrame, scores: tuple[str, ...]) -> pd.DataFrame:
         table = table.rename(columns=dict.fromkeys(values, "score"))
     if "score" in table.columns and "benchmark" not in table.columns:
         place = next((x for x in ("task", "metric") if x in table.columns), "")
-        table = table.rename(columns={place: "benchmark"}) if place else table.assign(benchmark=NO_METRIC)
+        table = table.rename(columns={place: "benchmark"})
     return table
 
 
