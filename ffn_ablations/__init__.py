@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from ffn_ablations.comparing import Comparison as Comparison
     from ffn_ablations.comparing import compare as compare
     from ffn_ablations.known_ffns import check as check
+    from ffn_ablations.known_ffns import ffn as ffn
     from ffn_ablations.known_ffns import variants as variants
     from ffn_ablations.runs import Run as Run
     from ffn_ablations.runs import Runs as Runs
+    from ffn_ablations.runs import load as load
     from ffn_ablations.studies import Study as Study
     from ffn_ablations.studies import study as study
     from ffn_ablations.train_and_evaluate import evaluate as evaluate
     from ffn_ablations.train_and_evaluate import train as train
+    from ffn_variants.registry import register as register
+    from ffn_variants.spec import FFNSpec as FFNSpec
     from ffn_variants.swap import swap_ffn as swap_ffn
 
 
@@ -60,44 +64,46 @@ except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was inst
     __version__ = "unknown"
 
 _MODULES = {
-    "Comparison": "ffn_ablations.comparing",
-    "Run": "ffn_ablations.runs",
-    "Runs": "ffn_ablations.runs",
-    "Study": "ffn_ablations.studies",
+    "Comparison": "ffn_ablations.comparing", "compare": "ffn_ablations.comparing",
+    "FFNSpec": "ffn_variants.spec", "register": "ffn_variants.registry", "swap_ffn": "ffn_variants.swap",
+    **dict.fromkeys(("Run", "Runs", "load"), "ffn_ablations.runs"),
+    **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
+    **dict.fromkeys(("check", "ffn", "variants"), "ffn_ablations.known_ffns"),
+    **dict.fromkeys(("evaluate", "train"), "ffn_ablations.train_and_evaluate"),
     "UsageError": "base.errors",
-    "check": "ffn_ablations.known_ffns",
-    "compare": "ffn_ablations.comparing",
-    "evaluate": "ffn_ablations.train_and_evaluate",
-    "study": "ffn_ablations.studies",
-    "swap_ffn": "ffn_variants.swap",
-    "train": "ffn_ablations.train_and_evaluate",
-    "variants": "ffn_ablations.known_ffns",
-}
+}  # fmt: skip
 __all__ = list(_MODULES)
+_OTHER_NAMES = {
+    "load_run": "load", "list_variants": "variants", "score": "evaluate",
+    **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
+    **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn"),
+}  # fmt: skip
+"""What others call the functions."""
 _ELSEWHERE = {
-    "load": "Run(folder).load()", "load_model": "Run(folder).load()", "from_pretrained": "Run(folder).load()",
-    **dict.fromkeys(("FFN", "ffn", "build", "build_ffn"), 'ffn_variants.build_ffn("swiglu", 64, 256)'),
-    **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn(model, name)"),
-    "FFNSpec": "ffn_variants.FFNSpec", "register": "ffn_variants.register", "score": "evaluate(runs)",
-    "suites": "ffn-ablations list tasks, in a shell", "tasks": "ffn-ablations list tasks, in a shell",
-    "presets": "ffn-ablations list studies, in a shell", "studies": "ffn-ablations list studies, in a shell",
-    "list_variants": "variants()", "report": "compare(scores).save(folder)", "sweep": "study(file).run()",
+    "load_model": "load(folder).model", "from_pretrained": "load(folder).model",
+    **dict.fromkeys(("suites", "tasks", "list_suites", "list_tasks"), "ffn-ablations list tasks, in a shell"),
+    **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
+    "report": "compare(scores).save(folder)", "sweep": "study(file).run()", "Trainer": "train(...)",
 }  # fmt: skip
 """What is looked for here, and is elsewhere."""
 
 
 def __getattr__(name: str) -> Any:
     """Import what a name needs."""
-    if name not in _MODULES:
+    ours = _OTHER_NAMES.get(name, name)
+    if ours not in _MODULES:
         errors = importlib.import_module("base.errors")
-        meant = errors.did_you_mean(errors.closest(name, _MODULES), f"it has {', '.join(_MODULES)}")
-        instead = f"write {_ELSEWHERE[name]}" if name in _ELSEWHERE else meant
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {instead}")
+        known = errors.did_you_mean(errors.closest(name, _MODULES), f"it has {', '.join(_MODULES)}")
+        told = f"write {_ELSEWHERE[name]}" if name in _ELSEWHERE else known
+        is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"  # whose own error has no cure
+        if is_import and not importlib.util.find_spec(f"{__name__}.{name}"):
+            raise ImportError(f"cannot import {name!r} from {__name__!r}; {told}", name=__name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {told}")
     arguments = importlib.import_module("ffn_ablations.flags_as_keywords")
     with arguments.one_line_errors(), warnings.catch_warnings():
         # Of tqdm, which libraries of models import for notebooks; bars here need no ipywidgets.
         warnings.filterwarnings("ignore", message="IProgress not found")
-        value = getattr(importlib.import_module(_MODULES[name]), name)
+        value = getattr(importlib.import_module(_MODULES[ours]), ours)
     globals()[name] = value
     return value
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import matplotlib
 import pandas as pd
@@ -20,7 +22,7 @@ from base.files import write_text
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
 from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords, shown_briefly
-from ffn_ablations.runs import Run, Runs, as_runs, of_one_source
+from ffn_ablations.runs import Framed, Run, Runs, as_runs, of_one_source
 from report.analysis import Analysis
 from report.compute import analyse
 from report.document import markdown
@@ -32,62 +34,50 @@ from report.page import answer, make_card, summary, warnings
 from report.paper import comparison_table
 from report.request import Request
 from report.significance.axes import Settings
+from report.verdicts.findings import shown_first
 from report.write import draw_one, find_panel, number_tables, write_analysis
-from scores.rows import to_csv
+from scores.declarations import OnlyFractionsError
+from scores.rows import NO_METRIC, ROW_COLUMNS, to_csv
 
 VERDICT_COLUMNS = (
-    "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary", "verdict",
+    *("variant", "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary"),
+    "verdict",
 )  # fmt: skip
 
 
 _FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin"}
 """What the command calls keywords of another name."""
 _KEYWORDS = {flag: keyword for keyword, flag in _FLAGS.items()}
-_ELSEWHERE = {
-    "to_html": ".save(folder)", "report": ".save(folder)", "savefig": ".plot().savefig(path)",
-    "summary": ".answer", "filter": '["swiglu"] for a variant, or .verdicts.query("is_primary")',
-    "baseline": "compare(scores, baseline=NAME) for another",
-    **dict.fromkeys(("to_frame", "to_pandas", "df", "table", "results", "intervals"), ".verdicts"),
-    **dict.fromkeys(("p_values", "pvalues", "pvalue"), '.verdicts["p"]'),
-    **dict.fromkeys(("best", "rank", "ranking"), ".answer, which says what is better, or .scores"),
-}  # fmt: skip
-"""What has what is looked for on a comparison."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 """Its flags that are no keywords: they say where the report is written, or plan a study."""
 
 
 @one_line_errors(_KEYWORDS)
 def compare(
-    data: pd.DataFrame | Runs | Sequence[Run | Runs] | str | os.PathLike[str],
-    /,
-    *further: object,
-    scores: Any = None,
-    baseline: str | None = None,
-    primary: str | Sequence[str] | None = None,
-    margins: float | Mapping[str, float] | None = None,
-    contrasts: str | Sequence[str] | None = None,
-    lower_is_better: str | Sequence[str] | None = None,
-    higher_is_better: str | Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    axes: str | Sequence[str] | None = None,
-    paired: bool | None = None,
-    **settings: Any,
-) -> Comparison:
+    data: Any, /, *further: Any, scores: Any = None, baseline: str | None = None,
+    primary: str | Sequence[str] | None = None, margins: float | Mapping[str, float] | None = None,
+    contrasts: str | Sequence[str] | None = None, lower_is_better: bool | str | Sequence[str] | None = None,
+    higher_is_better: bool | str | Sequence[str] | None = None, columns: Mapping[str, str] | None = None,
+    axes: str | Sequence[str] | None = None, paired: bool | None = None, **settings: Any,
+) -> Comparison:  # fmt: skip
     """Say which variants differ from the baseline, which equal it, and how sure one can be.
 
     None takes the study's choice, else the default of the command ``report``.
 
     Args:
-        data: A data frame with family, variant, seed, benchmark and score, such as ``evaluate`` returns, or
-            with a row for each run and a column for each score; the path of a CSV or of a rows.parquet, a
-            study or its folder, or several runs: all their scores.
-        *further: Refused, as one source is compared.
+        data: A data frame with family, variant, seed, benchmark and score, such as ``evaluate`` returns,
+            with a row for each run and a column for each score, or with a column for each variant, the
+            baseline among them, and a row for each seed; what pandas makes a frame of, such as
+            ``{variant: scores}``; the path of a CSV or of a rows.parquet, a study or its folder; several
+            runs, ``{variant: runs}`` too: all their scores. Percentages of which none is above 1 are
+            fractions, unless ``scale`` says otherwise.
+        *further: More runs, frames or paths of CSV files, as if in a list.
         scores: Columns that are scores, where each has one; None takes those with a known name.
         baseline: What the others are compared with, gelu if there is nothing else.
         primary: Outcomes that claims are made about, corrected together; the others are explored.
         margins: What is negligible: ``{"held-out-loss": 0.02}``; a number alone is percentage points.
         contrasts: Further comparisons, ``"relu+silu - prelu+swish"``.
-        lower_is_better: Outcomes of which lower scores are better.
+        lower_is_better: Outcomes of which lower scores are better; True for all.
         higher_is_better: Outcomes of which higher ones are, where their name does not say it.
         columns: What a table calls its columns: ``{"variant": "Activation"}``.
         axes: Columns that tell runs apart as family and seed do, such as ``"size"``.
@@ -98,38 +88,69 @@ def compare(
     Raises:
         UsageError: For scores, a baseline or an outcome that cannot be used.
     """
-    if further:
-        raise UsageError(
-            "compare takes one source; give several runs as a list, compare([a, b]), and several data frames "
-            "as one, compare(pd.concat([a, b]))"
-        )
+    if higher_is_better is False:
+        lower_is_better, higher_is_better = True, None
     given = {
         "baseline": baseline, "primary": primary, "margins": margins, "contrasts": contrasts,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better, "columns": columns,
         "axes": axes, "paired": paired, "scores": scores,
     }  # fmt: skip
-    return _compare(data, read_keywords(Request, _flags(settings | given)))
+    return _compare([data, *further] if further else data, read_keywords(Request, _flags(settings | given)))
 
 
 def _compare(data: Any, request: Request) -> Comparison:
-    if isinstance(data, list | tuple) and data and all(isinstance(each, Run | Runs) for each in data):
+    if isinstance(data, Mapping) and all(isinstance(each, Run | Runs) for each in data.values()):
+        data = [replace(run, name=str(name)) for name, runs in data.items() for run in runs]
+    if isinstance(data, list | tuple | Runs) and data and all(isinstance(each, Run | Runs) for each in data):
         runs, left_out = of_one_source(as_runs(data))
         source = _source_of_runs(runs, left_out, request)
         return Comparison(analyse(source, request), runs.scores)
-    if isinstance(data, pd.DataFrame):
-        if {None, *data.columns} & {*data.index.names}:
-            return Comparison(analyse(source_of_frame(data, request), request), data)
-        try:
-            return _compare(data.reset_index(), request)
-        except UsageError as error:
-            raise UsageError(str(error).replace("table.melt", "table.reset_index().melt")) from None
     path = getattr(data, "folder", data)  # of a study, or of a run, which is told
-    if not isinstance(path, str | os.PathLike):
+    if isinstance(path, str | os.PathLike):
+        return Comparison(_analyse(read_source(Path(path), request), request))
+    frame = _as_frame(data, request.baseline or "gelu")
+    if frame is None:
         raise UsageError(
             f"{shown_briefly(data)} is no data frame: give one with columns variant, seed and a score, such "
-            "as evaluate(...) returns, runs, the path of a CSV, or a study"
+            "as evaluate(...) returns, {variant: [a score a seed]}, runs, the path of a CSV, or a study"
         )
-    return Comparison(analyse(read_source(Path(path), request), request))
+    return Comparison(_analyse(source_of_frame(frame, request), request), frame)
+
+
+def _analyse(source: Source, request: Request) -> Analysis:
+    """Analyse a table, of which percentages that are all small are fractions."""
+    try:
+        return analyse(source, request)
+    except OnlyFractionsError:
+        told = f"{source.path}: scores of at most 1 were taken times 100; scale='percent' leaves them"
+        scaled = Request.model_validate(request.model_dump(exclude_unset=True) | {"scale": ("fraction",)})
+        return analyse(replace(source, notes=(*source.notes, told)), scaled)
+
+
+def _as_frame(data: Any, baseline: str) -> pd.DataFrame | None:
+    """Return scores as a frame with a row for each run or score; None of what is none."""
+    if isinstance(data, list | tuple) and data:
+        data = [pd.read_csv(each) if isinstance(each, str | os.PathLike) else each for each in data]
+        are_frames = all(isinstance(each, pd.DataFrame) for each in data)
+        data = pd.concat(data, ignore_index=True) if are_frames else data
+    if isinstance(data, pd.Series):
+        data = data.to_frame(data.name or NO_METRIC)
+    elif isinstance(data, Mapping):
+        data = pd.DataFrame({name: pd.Series(scores) for name, scores in data.items()})
+    elif isinstance(data, list | tuple) and data and all(isinstance(each, Mapping) for each in data):
+        data = pd.DataFrame(data)
+    if not isinstance(data, pd.DataFrame):
+        return None
+    if baseline in data and "seed" not in data:
+        data = data.rename_axis("seed")
+    frame = data if {None, *data.columns} & {*data.index.names} else data.reset_index()
+    if baseline in frame:
+        kept = [name for name in frame if name in ROW_COLUMNS]
+        frame = frame.melt(kept, var_name="variant", value_name=NO_METRIC).dropna()
+    if "variant" not in frame:
+        frame = frame.rename(columns={"ffn": "variant"})
+    has_benchmark = NO_METRIC not in frame or not {"benchmark", "task", "metric"}.isdisjoint(frame)
+    return frame if has_benchmark else frame.assign(benchmark=NO_METRIC)
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,6 +172,8 @@ def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _words(value: object) -> tuple[Any, ...]:
     """Return values as the words behind a flag: a mapping as NAME=VALUE, one text or number by itself."""
+    if isinstance(value, bool):
+        return (NO_METRIC,) * value
     if isinstance(value, Mapping):
         return tuple(f"{name}={each}" for name, each in value.items())
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (str(value),)
@@ -186,28 +209,79 @@ def _other_training(runs: Runs, axes: Iterable[str]) -> list[str]:
     ]
 
 
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """Return a text, having written it if there is a path."""
+    if path is not None:
+        write_text(Path(path), text)
+    return text
+
+
 def _cell(value: Any) -> str:
     """Write a value as a table of a text has it."""
     return "" if pd.isna(value) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Everything that a report says, computed; a notebook shows its claims and its verdicts.
+_COLUMNS = {
+    **dict.fromkeys(("p_values", "pvalues", "p_value"), "p"),
+    **dict.fromkeys(("effects", "effect", "differences", "difference", "estimates"), "estimate"),
+    "verdict": "verdict", "mean": "mean", "means": "mean", "std": "sd",
+}  # fmt: skip
+"""What others call columns of ``verdicts`` and ``scores``, which are then given by variant."""
+
+
+def _by_variant(table: pd.DataFrame) -> pd.DataFrame:
+    """Index a table by variant, and by outcome and family if a variant has several rows."""
+    return table if table.index.is_unique else table.set_index(["benchmark", "family"], append=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Framed):
+    """Everything that a report says, computed; it shows its claims, and has what ``verdicts`` has.
 
     Args:
         analysis: All of it.
-        frame: The scores, where they came as a data frame.
+        data: The scores, where they came as a data frame.
     """
 
     analysis: Analysis
-    frame: pd.DataFrame | None = None
+    data: pd.DataFrame | None = None
+
+    other_names: ClassVar = {
+        **dict.fromkeys(("table", "results"), "verdicts"), "intervals": "ci", "confidence_intervals": "ci",
+        "report": "save",
+    }  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        instead = _ELSEWHERE.get(name) or (f".verdicts.{name}" if hasattr(pd.DataFrame, name) else "")
-        offered = ", ".join(each for each in dir(self) if each[0] != "_")
-        told = f"write {instead}" if instead else f"it has {offered}"
-        raise AttributeError(f"a comparison has no {name}; {told}")
+        if name not in _COLUMNS:
+            return super().__getattr__(name)
+        column = _COLUMNS[name]
+        return _by_variant(self.scores if column in ("mean", "sd") else self.verdicts)[column]
+
+    frame = property(lambda self: self.verdicts, doc="Its ``verdicts``.")
+    variants = property(lambda self: list(self.scores.index.unique()), doc="All, the baseline too.")
+    baseline = property(lambda self: str(self.analysis.baseline), doc="What the others are compared with.")
+
+    @property
+    def best(self) -> str:
+        """The variant with the best mean on the report's first outcome, whether surely or not."""
+        outcome = shown_first(self.analysis)[0]
+        means = self.scores[self.scores["benchmark"] == str(outcome)]["mean"].groupby(level=0).mean()
+        return str((means * self.analysis.metrics[outcome].sign).idxmax())
+
+    @property
+    def significant(self) -> pd.Series:
+        """Whether each variant is better or worse than the baseline."""
+        return self.verdict.str.startswith(("better", "worse"), na=False)
+
+    def conf_int(self) -> pd.DataFrame:
+        """Return the interval of each difference by variant: low, high."""
+        return _by_variant(self.verdicts)[["low", "high"]]
+
+    ci = property(lambda self: self.conf_int().apply(tuple, axis=1), doc="The same as pairs.")
+
+    def summary(self) -> pd.DataFrame:
+        """Return ``scores`` beside ``verdicts``: mean, sd, estimate, interval, verdict."""
+        return self.scores.merge(self.verdicts, how="left", on=["variant", "benchmark", "family"])
 
     @property
     def answer(self) -> str:
@@ -221,7 +295,7 @@ class Comparison:
 
     @property
     def verdicts(self) -> pd.DataFrame:
-        """One row for each variant, outcome and family, that of the average over families having none.
+        """One row for each variant (the index), outcome and family, none being the average over families.
 
         ``estimate`` is variant minus baseline, ``low`` to ``high`` the interval that agrees with the verdict,
         both in ``unit``; ``p`` is corrected likewise. What is not ``is_primary`` is explored: it has an
@@ -229,56 +303,57 @@ class Comparison:
         """
         table = self.tables["comparisons"]
         table = table.assign(
-            low=table["low_simultaneous"], high=table["high_simultaneous"], p=table["p_corrected"]
-        )
-        return table[list(VERDICT_COLUMNS)]
+            low=table["low_simultaneous"], high=table["high_simultaneous"], p=table["p_corrected"],
+            variant=table["contrast"].str.partition(" - ")[0],
+        )  # fmt: skip
+        return table[list(VERDICT_COLUMNS)].set_index("variant")
 
-    def to_markdown(self) -> str:
-        """Return ``verdicts`` as a table in Markdown, numbers to four digits."""
-        return markdown.table(VERDICT_COLUMNS, [list(map(_cell, row)) for row in self])
+    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return ``verdicts`` as a table in Markdown, numbers to four digits; a path has it written, too."""
+        return _written(markdown.table(VERDICT_COLUMNS, [list(map(_cell, row)) for row in self]), path)
 
     def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the primary comparisons as a LaTeX table, which needs the package booktabs.
-
-        Args:
-            path: A file to write it into, too.
-        """
-        table = comparison_table(self.analysis)
-        if path is not None:
-            write_text(Path(path), table)
-        return table
+        """Return the primary comparisons as a LaTeX table, for booktabs; a path has it written, too."""
+        return _written(comparison_table(self.analysis), path)
 
     def __len__(self) -> int:
         return len(self.verdicts)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield each row of ``verdicts`` as a named tuple."""
-        return self.verdicts.itertuples(index=False, name="Verdict")
+        """Yield each row of ``verdicts`` as a named tuple, with its variant."""
+        return self.verdicts.reset_index().itertuples(index=False, name="Verdict")
 
-    def __getitem__(self, key: int | slice | str) -> Any:
-        """Return rows of ``verdicts``: by place, or those of a variant, a contrast or an outcome."""
+    def __contains__(self, variant: object) -> bool:
+        return variant in self.variants
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return rows of ``verdicts``: by place, or of a variant, a contrast or an outcome; or a column.
+
+        One row of a variant is a series, as of ``loc``.
+        """
         table = self.verdicts
-        if isinstance(key, str):
-            compared = table["contrast"].str.partition(" - ")[0]
-            if (found := (compared == key) | (table["contrast"] == key) | (table["benchmark"] == key)).any():
-                return table[found]
-            names = dict.fromkeys([*compared, *table["benchmark"], *table["contrast"]])
-            raise KeyError(str(unknown_name("variant, outcome or contrast", key, names)))
-        return table.iloc[key]
+        if isinstance(key, str) and key not in table:
+            of_variant = (table.index == key) | (table["contrast"] == key)
+            if not (found := of_variant | (table["benchmark"] == key)).any():
+                names = dict.fromkeys([*table.index, *table["benchmark"], *table["contrast"]])
+                raise KeyError(str(unknown_name("variant, outcome or contrast", key, map(str, names))))
+            return table[found].iloc[0] if sum(found) == sum(of_variant) == 1 else table[found]
+        if isinstance(key, int | slice):
+            return table.iloc[key]
+        return table[key] if {*key} <= {*table} else table.loc[key]
+
+    def filter(self, variants: str | Sequence[str]) -> pd.DataFrame:
+        """Return the rows of ``verdicts`` of these variants."""
+        return self.verdicts[self.verdicts.index.isin([variants] if isinstance(variants, str) else variants)]
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Mean and standard deviation over seeds of each variant, by outcome and family."""
-        return self.tables["scores"]
+        """Mean and standard deviation over seeds of each variant (the index), by outcome and family."""
+        return self.tables["scores"].set_index("variant")
 
     @one_line_errors()
     def plot(
-        self,
-        kind: str = "forest",
-        *,
-        outcome: str | None = None,
-        family: str | None = None,
-        ax: Axes | None = None,
+        self, kind: str = "forest", *, outcome: str | None = None, family: str | None = None, ax: Any = None
     ) -> Axes:
         """Draw one figure.
 
@@ -328,22 +403,25 @@ class Comparison:
         """Write the whole report, as the command ``report`` does.
 
         Args:
-            out: Its folder. A data frame is written there too, as scores.csv, which the report's command
-                names.
+            out: Its folder; or a file ``.html``, for that page alone. A data frame is written into the folder
+                too, as scores.csv, which the report's command names.
 
         Returns:
-            The path of report.md.
+            The path of report.md, or of the page.
 
         Raises:
             UsageError: If it cannot be written.
         """
         folder, analysis = Path(out), self.analysis
-        if self.frame is not None:
+        if folder.suffix == ".html":
+            with TemporaryDirectory() as whole:
+                return Path(shutil.move(self.save(whole).with_suffix(".html"), folder))
+        if self.data is not None:
             if folder.is_file():
                 raise UsageError(f"{folder} is a file; give a folder")
             table = folder / "scores.csv"
             folder.mkdir(parents=True, exist_ok=True)
-            write_text(table, to_csv(self.frame))
+            write_text(table, to_csv(self.data))
             analysis = replace(analysis, source=replace(analysis.source, path=table, kind="CSV"))
         write_analysis(analysis, folder)
         return folder / REPORT_NAME

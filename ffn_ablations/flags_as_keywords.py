@@ -31,16 +31,17 @@ _MEANT = {
     "d_model": ("hidden_size",), "n_embd": ("hidden_size",), "n_layer": ("num_hidden_layers",),
     "random_state": ("seed",), "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
     "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
-    "max_length": ("block_size",),
+    "max_length": ("block_size", "max_new_tokens"), "num_return_sequences": ("num",),
 }  # fmt: skip
 """Keywords of other libraries: what these are here, the first that a call has."""
 _QUIET = "there is none; contextlib.redirect_stdout keeps what is printed away"
 _HELD_OUT = 'texts={"train": ..., "validation": ...} has the held-out ones beside the others'
-_OPTIONS = 'options of an FFN are ffn_options, as in ffn="kan", ffn_options={"grid_size": 3}'
+_OPTIONS = 'options of an FFN stand beside it, as in ffn=("kan", {"grid_size": 3})'
 _HINTS = {
     "n_jobs": "runs are trained in turn; ffn_ablations.study(FILE).run(workers=2) trains two at once",
     "device": "set CUDA_VISIBLE_DEVICES to nothing before Python starts, to compute on the CPU",
-    "texts": 'give a file: evaluate(runs, "perplexity", text_file="mine.txt")',
+    "do_sample": "temperature=0 takes the likeliest token each time",
+    **dict.fromkeys(("correction", "method", "test"), "intervals are Welch's, and corrected together"),
     **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
     **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
     **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),
@@ -150,6 +151,7 @@ def _flat(
         else:
             hint = "; texts go into texts=" if name == "data" else ""
             hint = f", did you mean family={value!r}?" if value in [*FAMILIES] else hint
+            hint = ", did you mean optimizer?" if name == "optim" else hint
             raise UsageError(f"{name} is a section: give a mapping of settings, not {shown(value)}{hint}")
 
 

@@ -24,6 +24,41 @@ _GIVEN: dict[str, FFNSpec] = {}
 """What was registered here, by name."""
 
 
+def named_ffns(ffn: Any) -> dict[str, dict[str, Any]]:
+    """Return the settings of each FFN by what its runs are called.
+
+    Args:
+        ffn: One, a list or a mapping of names to several, each by itself or with its options, as
+            ``("kan", {"grid_size": 3})``. Of a list, those that differ in their options alone are called by
+            them, too.
+
+    Raises:
+        UsageError: As ``ffn_settings``.
+    """
+    if isinstance(ffn, Mapping):
+        return {str(name): _with_options(each) for name, each in ffn.items()}
+    several = [_with_options(each) for each in (ffn if is_several(ffn) else [ffn])]
+    by_options = {_with_words(each): each for each in several}
+    names = [each["ffn"] for each in by_options.values()]
+    return {
+        words if names.count(each["ffn"]) > 1 else each["ffn"]: each for words, each in by_options.items()
+    }
+
+
+def _with_words(ffn: Mapping[str, Any]) -> str:
+    return " ".join([ffn["ffn"], *(f"{key}={value}" for key, value in ffn.get("ffn_options", {}).items())])
+
+
+def is_several(ffn: Any) -> bool:
+    """Whether it is a list or a mapping of FFNs, and no pair of one and its options."""
+    return isinstance(ffn, list | Mapping) or (isinstance(ffn, tuple) and not isinstance(ffn[-1], Mapping))
+
+
+def _with_options(ffn: Any) -> dict[str, Any]:
+    one, options = ffn if isinstance(ffn, tuple) else (ffn, {})
+    return ffn_settings(one) | ({"ffn_options": dict(options)} if options else {})
+
+
 def ffn_settings(ffn: Any) -> dict[str, str]:
     """Return the settings of a run's FFN, which is registered if it is no name.
 
@@ -42,7 +77,7 @@ def ffn_settings(ffn: Any) -> dict[str, str]:
     if is_torchs and name in FFN_VARIANTS.keys() - _GIVEN.keys():
         raise UsageError(f'ffn is {shown_briefly(ffn)}; write ffn="{name}", the variant of that name')
     if not isinstance(spec := as_spec(ffn), FFNSpec):
-        allowed = "the class itself of a module, a name, an FFNSpec, or a list; options are ffn_options={...}"
+        allowed = 'the class itself of a module, a name, an FFNSpec, ("kan", {"grid_size": 3}), or several'
         raise UsageError(f"ffn is {shown_briefly(ffn)}; give {allowed}")
     if spec.name in _GIVEN and FFN_VARIANTS.get(spec.name) is _GIVEN[spec.name]:
         del FFN_VARIANTS[spec.name]
@@ -59,8 +94,8 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
 
     Args:
         texts: A path of a file or folder, several, the documents themselves, or what has them in a column
-            ``text``: a data frame or a ``datasets.Dataset``; or a mapping of ``train`` and ``validation`` to
-            one of these. A text that names a file, or ends as one does, is a path.
+            ``text``: a data frame or a ``datasets.Dataset``; or a mapping of ``train`` and
+            ``validation`` to one of these. A text that names a file, or ends as one does, is a path.
         runs_dir: Where documents are written, into a file that is named by its content.
 
     Raises:

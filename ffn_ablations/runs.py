@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from base.config_input import read_yaml
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, closest, did_you_mean, unknown_name
 from base.families import get_family
 from base.run.folder_names import RunFolder
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
@@ -25,18 +28,101 @@ from report.significance.axes import plain
 from slurm.cell_state import peek_listing
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run's folder.
+class Framed:
+    """What shows a data frame, its ``frame``, and has whatever that has; a mapping by ``variant``, too."""
+
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What other libraries call one of its attributes."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return ``frame``."""
+        return self.frame
+
+    to_pandas = to_frame
+    df = property(to_frame)
+
+    def keys(self) -> list[str]:
+        """Return the variants."""
+        return list(dict.fromkeys(self.frame.reset_index()["variant"]))
+
+    variants = names = property(keys)
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return each variant with what there is of it."""
+        return [(name, self[name]) for name in self.keys()]  # type: ignore[bad-index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.other_names:
+            return getattr(self, self.other_names[name])
+        if name[0] != "_" and name != "frame" and hasattr(self.frame, name):
+            return getattr(self.frame, name)
+        offered = [each for each in dir(self) if each[0] != "_"]
+        told = did_you_mean(closest(name, [*offered, *self.other_names]), f"it has {', '.join(offered)}")
+        of_each = (
+            f"but each run has, as runs[0].{name}" if isinstance(self, list) and hasattr(Run, name) else ""
+        )
+        raise AttributeError(f"{type(self).__name__} has no {name}, {of_each or told}")
+
+    def __repr__(self) -> str:
+        return repr(self.frame)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.frame)
+
+
+class Trained(Framed):
+    """What is done with one run as with several."""
+
+    def evaluate(self, suites: str | Sequence[str] = (), **settings: Any) -> pd.DataFrame:
+        """Score: ``ffn_ablations.evaluate(self, suites, **settings)``."""
+        scoring = importlib.import_module("ffn_ablations.train_and_evaluate")
+        return scoring.evaluate(self, suites, **settings)
+
+    def compare(self, **settings: Any) -> Any:
+        """Compare all scores so far: ``ffn_ablations.compare(self, **settings)``."""
+        return importlib.import_module("ffn_ablations.comparing").compare(self, **settings)
+
+    def summary(self) -> pd.DataFrame:
+        """Describe the held-out losses of each variant: count, mean, std, min, ..., in nats."""
+        return self.frame.groupby("variant", sort=False)["loss"].describe()
+
+    @one_line_errors()
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Copy all but checkpoints into a folder, which ``ffn_ablations.load`` opens."""
+        left_out = shutil.ignore_patterns("checkpoints", "logs", ".lock")
+        for run in as_runs(self):
+            copy = Path(folder, *run.folder.absolute().parts[-4:])
+            shutil.copytree(run.folder, copy, ignore=left_out, dirs_exist_ok=True)
+
+    @one_line_errors()
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the learning curve of each run, and return the axes.
+
+        Args:
+            ax: Axes of matplotlib to draw into; None makes a figure of pyplot's.
+
+        Raises:
+            UsageError: Without runs.
+        """
+        if not self:
+            raise UsageError("there are no runs to draw; ffn_ablations.train makes some")
+        return importlib.import_module("ffn_ablations.drawing").draw_losses(as_runs(self), ax)
+
+
+@dataclass(frozen=True, repr=False)
+class Run(Trained):
+    """A run's folder; where several runs may stand, it is one of one run.
 
     Args:
         folder: ``<runs_dir>/<study>/<family>/<variant>/<run>``.
+        name: What its variant is called, as by ``train(ffn={name: ...})``; empty takes the variant's own.
 
     Raises:
         UsageError: If there is no run.
     """
 
     folder: Path
+    name: str = field(default="", compare=False)
     facts: RunFacts = field(init=False, repr=False, compare=False)
     """What the folder told when this object was made: sizes, the losses, the course of training."""
 
@@ -52,31 +138,21 @@ class Run:
         if levels := dict(peek_listing(self._inside.study.path).levels.get(run_id, {})):
             variant = levels.pop("variant", str(facts.variant))
             facts = replace(facts, variant=variant, places=tuple(levels.items()))
+        facts = replace(facts, variant=self.name or facts.variant)
+        object.__setattr__(self, "name", str(facts.variant))
         object.__setattr__(self, "facts", facts)
 
-    @property
-    def _inside(self) -> RunFolder:
-        return RunFolder(self.folder)
+    other_names: ClassVar = {
+        "history": "curve", "curves": "curve", "path": "folder", "ffn": "variant",
+        **dict.fromkeys(("num_parameters", "num_params", "n_params"), "parameters"),
+        **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
+    }  # fmt: skip
 
-    @property
-    def family(self) -> str:
-        """The family, such as ``gpt_neo``."""
-        return plain(self.facts.family)
-
-    @property
-    def variant(self) -> str:
-        """The FFN variant, with its options where its study names several levels of it."""
-        return str(self.facts.variant)
-
-    @property
-    def places(self) -> dict[str, str]:
-        """Its level on each axis of its study, such as ``{"size": "0.1M"}``; empty without axes."""
-        return dict(self.facts.places)
-
-    @property
-    def seed(self) -> int:
-        """Of weights, data order, masking and dropout."""
-        return self.facts.seed
+    _inside = property(lambda self: RunFolder(self.folder))
+    family = property(lambda self: plain(self.facts.family), doc="The family, such as ``gpt_neo``.")
+    variant = property(lambda self: self.name, doc="The FFN variant, with options where those differ.")
+    seed = property(lambda self: self.facts.seed, doc="Of weights, data order, masking and dropout.")
+    places = property(lambda self: dict(self.facts.places), doc="Its level on each axis of its study.")
 
     @property
     def parameters(self) -> int | None:
@@ -87,6 +163,14 @@ class Run:
     def loss(self) -> float | None:
         """Held-out loss at the end of training, in nats per target token; None before it."""
         return self.facts.eval_loss
+
+    perplexity = property(lambda self: None if self.loss is None else math.exp(self.loss))
+    losses = property(lambda self: self.curve["loss"].tolist(), doc="Held-out losses in its course, in nats.")
+    frame = property(lambda self: Runs([self]).frame, doc="One row, as of ``Runs``.")
+
+    def to_dict(self) -> dict[Any, Any]:
+        """Return that row as a dictionary."""
+        return self.frame.to_dict("records")[0]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -125,27 +209,44 @@ class Run:
         folder, objective = model_folder(self.folder), get_family(self.family).objective
         return loading.load_language_model(folder, objective, trust_remote_code=trust_remote_code)
 
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        return self.load()
+
+    model = property(lambda self: self._loaded[0], doc="The model of ``load``, loaded once.")
+    tokenizer = property(lambda self: self._loaded[1], doc="Its tokenizer, loaded with it.")
+
+    @one_line_errors()
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write model and tokenizer as transformers reads them, with the model's card."""
+        shutil.copytree(model_folder(self.folder), folder, dirs_exist_ok=True)
+
     @one_line_errors()
     def generate(
-        self, prompt: str = "Once upon a time", max_new_tokens: int = 100, **settings: Any
-    ) -> list[str]:
+        self, prompt: str | Sequence[str] = "Once upon a time", max_new_tokens: int = 100, **settings: Any
+    ) -> str | list[str]:
         """Continue a prompt, as ``ffn-ablations generate`` does; for causal families.
 
         Args:
-            prompt: How every text begins.
+            prompt: How the text begins; of several each is continued.
             max_new_tokens: Tokens to add at most.
             **settings: The command's other flags, with underscores: ``temperature``, ``top_p``, ``seed``,
                 ``num``, ``trust_remote_code``.
 
+        Returns:
+            The text; of several prompts, or with ``num`` above 1, a list of texts.
+
         Raises:
             UsageError: If the run is not finished or of another family, or the prompt is too long.
         """
-        lengths = {"prompt": [prompt], "max_new_tokens": max_new_tokens}
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        lengths = {"prompt": prompts, "max_new_tokens": max_new_tokens}
         options = read_keywords(GenerateArgs, {"run": self.folder, **lengths, **settings})
         sampling = importlib.import_module("pretrain.sampling")
         model, tokenizer = sampling.load_causal_model(model_folder(self.folder), options.trust_remote_code)
         draws = options.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed", "num"})
-        return sampling.continue_texts(model, tokenizer, options.prompt, **draws)
+        texts = sampling.continue_texts(model, tokenizer, options.prompt, **draws)
+        return texts[0] if isinstance(prompt, str) and options.num == 1 else texts
 
     @one_line_errors()
     def push_to_hub(self, repo: str, **settings: Any) -> None:
@@ -162,56 +263,35 @@ class Run:
         pushing = importlib.import_module("eval.push")
         pushing.push(read_keywords(pushing.PushArgs, {"path": self.folder, "repo": repo, **settings}))
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw its learning curve (see ``Runs.plot``)."""
-        return Runs([self]).plot(ax)
+    def __len__(self) -> int:
+        return 1
 
-    def evaluate(self, suites: Sequence[str] = (), **settings: Any) -> pd.DataFrame:
-        """Score it: ``ffn_ablations.evaluate(self, suites, **settings)``."""
-        scoring = importlib.import_module("ffn_ablations.train_and_evaluate")
-        return scoring.evaluate(self, suites, **settings)
+    def __iter__(self) -> Iterator[Run]:
+        yield self
+
+    def __getitem__(self, key: Any) -> Any:
+        return Runs([self])[key]
 
     def __add__(self, other: Run | Iterable[Run]) -> Runs:
         return Runs([self]) + other
 
-    def __getattr__(self, name: str) -> Any:
-        offered = ", ".join(each for each in dir(self) if not each.startswith("_"))
-        instead = f"write .{_OF_A_RUN[name]}" if name in _OF_A_RUN else f"but {offered}"
-        raise AttributeError(f"a run has no {name}; {instead}; load() gives model and tokenizer")
-
     def __repr__(self) -> str:
         loss = "not finished" if self.loss is None else f"held-out loss {self.loss:.4f}"
-        return f"Run({os.fspath(self.folder)!r}, {loss})"
-
-    def _repr_html_(self) -> str:
-        return Runs([self])._repr_html_()
+        return f"Run({self.name}, seed {self.seed}, {loss}, {os.fspath(self.folder)!r})"
 
 
 _COLUMNS = ("family", "variant", "seed", "loss", "parameters")
-_LOSSES = 'but groupby("variant").loss has mean() and std(); min(runs, key=lambda run: run.loss) is the best'
-_ELSEWHERE = {
-    **dict.fromkeys(("best", "mean", "std"), _LOSSES),
-    "to_frame": "but their data frame: runs.frame", "to_pandas": "but their data frame: runs.frame",
-    **dict.fromkeys(("curve", "history", "losses"), "but their learning curves: runs.curves"),
-    "save": "as they are saved already, in run.folder; Runs([folder, ...]) opens them again",
-}  # fmt: skip
-"""What other libraries have, whose data frame here has texts beside numbers: what to write."""
-_OF_A_RUN = {
-    "history": "curve", "log_history": "curve", "ffn": "variant", "model": "load()", "tokenizer": "load()",
-    "path": "folder", "model_folder": 'folder / "model"', "metrics": "scores", "num_parameters": "parameters",
-    "name": "variant", "losses": 'curve["loss"]', "eval_loss": "loss", "perplexity": "loss, nats: numpy.exp",
-    "save": "folder, where it is saved; Run(folder) opens it again",
-    "save_pretrained": 'load()[0].save_pretrained(path), or .folder / "model", a saved one',
-}  # fmt: skip
-"""What is looked for on a run, and is called otherwise."""
 
 
-class Runs(list[Run]):
+class Runs(Trained, list[Run]):
     """Several runs: a list that shows itself, and has what its ``frame`` has, such as ``runs.groupby``.
 
-    ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant, ``runs[["gelu", "swish"]]`` of two,
-    ``runs[runs.loss < 3]`` those with such a loss, and ``runs["loss"]`` a column of the frame.
+    ``runs[:2]`` are runs, ``runs["swish"]`` those of a variant, or the one run that it has,
+    ``runs[["gelu", "swish"]]`` those of two, ``runs[runs.loss < 3]`` those with such a loss, and
+    ``runs["loss"]`` a column of the frame.
     """
+
+    other_names: ClassVar = {"history": "curves", "losses": "loss"}
 
     def __init__(self, runs: Iterable[Run | str | os.PathLike[str]] | str | os.PathLike[str] = ()) -> None:
         several = [runs] if isinstance(runs, str | os.PathLike) else runs
@@ -227,12 +307,20 @@ class Runs(list[Run]):
         ]
         return pd.DataFrame(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
 
-    def __getattr__(self, name: str) -> Any:
-        if name[0] == "_" or name in {"frame", *_ELSEWHERE} or not hasattr(frame := self.frame, name):
-            of_each = f"but each has: runs[0].{name}" if hasattr(Run, name) else ""
-            instead = _ELSEWHERE.get(name) or of_each or "nor has their data frame, runs.frame"
-            raise AttributeError(f"runs have no {name}, {instead}")
-        return getattr(frame, name)
+    def __contains__(self, run: object) -> bool:
+        return run in self.keys() if isinstance(run, str) else super().__contains__(run)
+
+    best = property(
+        lambda self: min(self, key=lambda run: run.loss or math.inf), doc="The run with the smallest loss."
+    )
+
+    def mean(self) -> pd.Series:
+        """Return the mean held-out loss of each variant."""
+        return self.summary()["mean"]
+
+    def std(self) -> pd.Series:
+        """Return the standard deviation over the runs of each variant."""
+        return self.summary()["std"]
 
     @property
     def loss(self) -> pd.Series:
@@ -250,20 +338,6 @@ class Runs(list[Run]):
         who = ("family", "variant", "seed")
         return pd.concat([run.curve.assign(**{name: getattr(run, name) for name in who}) for run in self])
 
-    @one_line_errors()
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the learning curve of each run, and return the axes.
-
-        Args:
-            ax: Axes of matplotlib to draw into; None makes a figure of pyplot's.
-
-        Raises:
-            UsageError: Without runs.
-        """
-        if not self:
-            raise UsageError("there are no runs to draw; ffn_ablations.train makes some")
-        return importlib.import_module("ffn_ablations.drawing").draw_losses(self, ax)
-
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, type):
             key = importlib.import_module("ffn_variants.spec").as_spec(key).name
@@ -275,14 +349,14 @@ class Runs(list[Run]):
             return Runs(run for each in key for run in as_runs(self[each]))
         if isinstance(key, tuple):
             if found := self.where(**dict(zip(("variant", "seed"), key, strict=False))):
-                return found
+                return found[0] if len(found) == 1 else found
             raise KeyError(f"there is no run of {key}; runs.frame lists them")
         if isinstance(key, str):
             if found := Runs(run for run in self if run.variant == key):
-                return found
+                return found[0] if len(found) == 1 else found
             if key in (frame := self.frame):
                 return frame[key]
-            raise KeyError(str(unknown_name("variant", key, dict.fromkeys(run.variant for run in self))))
+            raise KeyError(str(unknown_name("variant", key, self.keys())))
         found = super().__getitem__(key)
         return Runs(found) if isinstance(key, slice) else found
 
@@ -310,6 +384,11 @@ class Runs(list[Run]):
         wanted = {name: np.ravel(level).astype(str).tolist() for name, level in levels.items()}
         return self[self.frame[list(levels)].astype(str).isin(wanted).all(axis=1)]
 
+    def filter(self, keep: Any = None, **levels: Any) -> Runs:
+        """Keep runs of some variants, those of which a function says so, or those of ``where(**levels)``."""
+        found = filter(keep, self) if callable(keep) else (run for run in self if run.name in np.ravel(keep))
+        return self.where(**levels) if keep is None else Runs(found)
+
     def __add__(self, other: Run | Iterable[Run]) -> Runs:  # type: ignore[bad-override]
         return Runs([*self, *([other] if isinstance(other, Run) else other)])
 
@@ -319,9 +398,6 @@ class Runs(list[Run]):
         if not self:
             return "no runs"
         return f"{len(self)} runs\n{self.frame.to_string(index=False, max_rows=20)}"
-
-    def _repr_html_(self) -> str:
-        return as_html(self.frame)
 
 
 def as_html(frame: pd.DataFrame) -> str:
@@ -345,6 +421,18 @@ def as_runs(runs: object) -> Runs:
     if isinstance(runs, Sequence) and len(runs):
         return Runs([run for each in runs for run in as_runs(each)])
     raise UsageError(f"{shown_briefly(runs)} names no run: give what train(...) returned, or runs' folders")
+
+
+@one_line_errors()
+def load(folder: str | os.PathLike[str]) -> Run | Runs:
+    """Open a run's folder, or all runs below a folder, such as a study's or what ``save`` wrote.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    below = sorted(file.parent for file in Path(folder).rglob("config.yaml"))
+    runs = Runs([folder] if RunFolder(Path(folder)).is_run or not below else below)
+    return runs[0] if len(runs) == 1 else runs
 
 
 def of_one_source(runs: Iterable[Run]) -> tuple[Runs, list[str]]:

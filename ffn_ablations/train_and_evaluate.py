@@ -23,7 +23,7 @@ from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
 from eval.zero_shot.during_training import TrainingScorer, find_pairs
 from ffn_ablations.flags_as_keywords import brief_in_notebooks, one_line_errors, read_keywords, typed_values
-from ffn_ablations.own_values import ffn_settings, text_settings
+from ffn_ablations.own_values import is_several, named_ffns, text_settings
 from ffn_ablations.runs import Run, Runs, as_runs, of_one_source
 from ffn_variants.spec import FFNSpec
 from pretrain.config import OutputConfig, ResolvedConfig, RunConfig
@@ -41,23 +41,14 @@ _OTHERS = ("ffn", "seeds", "texts", "trust_remote_code", "dry_run")
 @one_line_errors()
 def train(
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    ffn: FFN | Sequence[FFN] | None = None,
-    *,
-    ffn_options: Mapping[str, float | bool | str] | None = None,
-    ffn_budget: Budget | None = None,
-    family: str | None = None,
-    seed: int | None = None,
-    seeds: int | Iterable[int] | str | None = None,
+    ffn: FFN | tuple[FFN, Mapping[str, Any]] | Sequence[Any] | Mapping[str, Any] | None = None, *,
+    ffn_options: Mapping[str, float | bool | str] | None = None, ffn_budget: Budget | None = None,
+    family: str | None = None, seed: int | None = None, seeds: int | Iterable[int] | str | None = None,
     texts: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Mapping[str, Any] | None = None,
-    learning_rate: float | None = None,
-    max_steps: int | None = None,
-    epochs: float | None = None,
-    batch_size: int | None = None,
-    runs_dir: str | os.PathLike[str] | None = None,
-    trust_remote_code: bool = False,
-    dry_run: bool = False,
-    **settings: Any,
-) -> Any:
+    learning_rate: float | None = None, max_steps: int | None = None, epochs: float | None = None,
+    batch_size: int | None = None, runs_dir: str | os.PathLike[str] | None = None,
+    trust_remote_code: bool = False, dry_run: bool = False, **settings: Any,
+) -> Any:  # fmt: skip
     """Pretrain a model, or go on with it, or find it finished: what the command ``train`` does.
 
     None takes what the configuration says.
@@ -67,7 +58,8 @@ def train(
             mapping; None takes the defaults.
         ffn: A name of ``variants()``, ``"path/to/mine.py:SPEC"``, an ``FFNSpec``, or a class of ``nn.Module``
             whose constructor needs nothing, ``intermediate_size``, or ``hidden_size`` and
-            ``intermediate_size``; or a list of these, of which each is trained. A class or spec is known to
+            ``intermediate_size``; or one with its options, ``("kan", {"grid_size": 3})``; or a list of these,
+            of which each is trained, or a mapping of names of your own to them. A class or spec is known to
             this process alone, so its models load where it was given.
         ffn_options: Options of the FFN, such as ``{"grid_size": 5}``.
         ffn_budget: ``"params"``, ``"active-params"`` or ``"flops"`` give each FFN the width at which it has
@@ -97,8 +89,7 @@ def train(
     """
     if isinstance(seed, Sequence | range | np.ndarray) and not isinstance(seed, str):
         raise UsageError(f"seed is {shown(seed)}; several are seeds={shown(seed)}")
-    several = isinstance(ffn, list | tuple)
-    variants = [{} if ffn is None else ffn_settings(each) for each in (ffn if several else [ffn])]
+    variants = {"": {}} if ffn is None else named_ffns(ffn)
     given = {
         "ffn_options": ffn_options, "ffn_budget": ffn_budget, "family": family, "seed": seed,
         "learning_rate": learning_rate, "max_steps": max_steps, "epochs": epochs, "batch_size": batch_size,
@@ -110,9 +101,11 @@ def train(
     if texts is not None:
         settings |= text_settings(texts, _runs_dir(path, values, settings))
     configs: list[ResolvedConfig] = []
-    for each in variants:
+    names: list[str] = []
+    for name, each in variants.items():
         typed = typed_values(RunConfig, settings | each, _OTHERS)
         configs += find_configs(path, values, typed, _words(seeds), trust_remote_code)
+        names += [name if name != each.get("ffn") else ""] * (len(configs) - len(names))
     if dry_run:
         for each in configs:
             check_usable(each)
@@ -120,8 +113,8 @@ def train(
         return None
     with brief_in_notebooks(), _randomness_left_alone():
         _train(configs)
-    runs = Runs([Run(run_dir(each)) for each in configs])
-    return runs[0] if seeds is None and not several else runs
+    runs = Runs(Run(run_dir(each), name) for each, name in zip(configs, names, strict=True))
+    return runs[0] if seeds is None and not is_several(ffn) else runs
 
 
 def _words(seeds: int | Iterable[int] | str | None) -> list[str] | None:
@@ -174,18 +167,15 @@ def _randomness_left_alone() -> Iterator[None]:
 
 @one_line_errors()
 def evaluate(
-    runs: object,
-    suites: Sequence[str] = (),
-    *,
-    workers: int = 1,
-    trust_remote_code: bool = False,
-    **settings: Any,
-) -> pd.DataFrame:
+    runs: object, suites: str | Sequence[str] = (), *, texts: Any = None, workers: int = 1,
+    trust_remote_code: bool = False, **settings: Any,
+) -> pd.DataFrame:  # fmt: skip
     """Score runs, leaving out what is scored already: what the command ``eval`` does.
 
     Args:
         runs: What ``train`` returned, a list of such, paths of runs' folders, or a ``Study``.
         suites: Benchmarks, such as ``["embedded-pairs", "blimp"]``; without any there is the held-out loss.
+        texts: Texts of your own, as ``train`` takes them, to measure the perplexity on.
         workers: Runs that are scored at the same time, each by a process started anew: a script then needs
             ``if __name__ == "__main__":``.
         trust_remote_code: Run FFN variants that the runs bring, which are code. One that this process trained
@@ -204,8 +194,13 @@ def evaluate(
     if workers < 1:
         raise UsageError(f"workers is {workers}; it must be 1 or more")
     names = [suites] if isinstance(suites, str) else list(suites)
-    config = read_keywords(EvalConfig, {"suites": names, **settings})
     runs, left_out = of_one_source(as_runs(runs))
+    if texts is not None:
+        files = text_settings(texts, runs[0].folder.parents[3])["data.train_files"]
+        if len(files) > 1:
+            raise UsageError(f"texts are {len(files)} files; evaluate takes one, or the texts themselves")
+        names, settings = [*names, "perplexity"], settings | {"text_file": files[0]}
+    config = read_keywords(EvalConfig, {"suites": names, **settings})
     for note in (*left_out, *check_sources(config)):
         print(f"note: {note}", file=sys.stderr)
     with brief_in_notebooks():
@@ -217,6 +212,6 @@ def evaluate(
     if outcome.failures:
         first, count = failure_lines(outcome.failures)[0], len(outcome.failures)
         raise UsageError(f"tasks without a score: {count}; the first: {first}; runs.scores has the others")
-    ids = {run.folder: run.facts.run_id for run in runs}
-    tables = [rows.assign(run_id=ids[folder]) for folder, rows in outcome.requested.items() if len(rows)]
+    who = {run.folder: {"run_id": run.facts.run_id, "variant": run.variant} for run in runs}
+    tables = [rows.assign(**who[folder]) for folder, rows in outcome.requested.items() if len(rows)]
     return pd.concat([held_out_rows([run.facts for run in runs]), *tables], ignore_index=True)

@@ -202,6 +202,10 @@ NEAR = 1.5
 """Times a score may differ from the others of its task and be like them."""
 
 
+class OnlyFractionsError(UsageError):
+    """No percentage of a table is above 1."""
+
+
 def in_percent(
     tasks: pd.DataFrame, metrics: Mapping[Any, Metric], scales: Mapping[str, Scale], origin: str
 ) -> pd.DataFrame:
@@ -276,7 +280,7 @@ def _refuse_fractions(percentages: pd.DataFrame, is_unsaid: pd.Series, origin: s
         largest = percentages[is_unsaid].groupby(keys)["size"].max()
         for names in largest[(largest > 0) & (largest <= 1)].index[:1]:
             name = "" if of_all else f"{shlex.quote(str(names[0]))}="
-            raise UsageError(
+            raise (OnlyFractionsError if of_all else UsageError)(
                 f"{origin}: no score of {' '.join(map(str, names))} is above 1; write --scale {name}fraction "
                 f"to have {'all of ' * of_all}them times 100, or --scale {name}percent if they are that small"
             )

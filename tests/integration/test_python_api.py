@@ -89,9 +89,10 @@ def test_the_model_comes_back_and_writes(runs: ffa.Runs, tmp_path: Path) -> None
     runs[2].push_to_hub("me/swish", license="mit", dry_run=tmp_path / "pushed")
     pushed = AutoModelForCausalLM.from_pretrained(tmp_path / "pushed")
     assert torch.equal(pushed(torch.arange(9)[None]).logits, model(torch.arange(9)[None]).logits)
-    first, second = runs[0].generate("Once", 5, num=2, seed=1)
+    first = runs[0].generate("Once", 5, seed=1)
     assert first.startswith("Once")
-    assert [first, second] == runs[0].generate("Once", 5, num=2, seed=1)
+    assert [first] == runs[0].generate(["Once"], 5, seed=1)
+    assert len(runs[0].generate("Once", 5, num=2)) == 2
 
 
 @pytest.mark.ci
@@ -245,7 +246,7 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
     ]  # fmt: skip
     assert runs["swish"] == runs[2:] == runs.where(variant=["swish", "kan"]) == runs[runs.variant == "swish"]
     assert runs.curves.groupby(["variant", "seed"]).loss.last().equals(runs.loss)
-    assert runs["swish", 1] == runs.where(variant="swish", seed=1) == [runs[2]]
+    assert runs["swish", 1] == runs.where(variant="swish", seed=1)["swish"] == runs[2] == runs[2][0]
     assert runs[["swish", "gelu"]] == runs[2] + runs[3:] + runs[:2]
     assert runs.groupby("variant").loss.mean()["swish"] == runs["swish"].loss.mean()
     assert pickle.loads(pickle.dumps(runs)) == runs
@@ -255,12 +256,66 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
     for kind, call, said in (
         (KeyError, lambda: runs["swihs"], "did you mean 'swish'"),
         (AttributeError, lambda: runs.generate("a"), r"runs\[0\]\.generate"),
-        (AttributeError, lambda: runs.best, "groupby.* min"),
-        (AttributeError, lambda: runs[0].losses, r"\.curve"),
+        (AttributeError, lambda: runs[0].perplexty, "did you mean perplexity"),
+        (ImportError, lambda: exec("from ffn_ablations import list_tasks"), "list tasks, in a shell"),
         (AttributeError, lambda: getattr(ffa, "trainn"), "did you mean train"),  # noqa: B009
     ):
         with pytest.raises(kind, match=said):
             call()
+
+
+@pytest.mark.parametrize(
+    ("guess", "found"),
+    [
+        (lambda r: [(run.name, run.seed) for run in r[1:3]], [("gelu", 2), ("swish", 1)]),
+        (lambda r: {name: len(group) for name, group in r.items()}, {"gelu": 2, "swish": 2}),
+        (lambda r: ("gelu" in r, "kan" in r, r[0] in r, r.variants), (True, False, True, ["gelu", "swish"])),
+        (lambda r: r.best.loss == min(run.loss for run in r) == r.loss.min(), True),
+        (lambda r: r.summary().loc["gelu", "mean"] == r.mean()["gelu"] == r["gelu"].loss.mean(), True),
+        (lambda r: r.filter(lambda run: run.seed == 1) == r.filter(seed=1) == r[::2], True),
+        (lambda r: r.filter("gelu") == r["gelu"], True), (lambda r: r.to_pandas().equals(r.df), True),
+        (lambda r: list(r[0]) == [r[0]] == [r[:1]["gelu"]], True), (lambda r: r.compare().baseline, "gelu"),
+        (lambda r: r[0].losses[-1] == r[0].history["loss"].iloc[-1] == r[0].eval_loss, True),
+        (lambda r: np.log(r[0].perplexity) == pytest.approx(r[0].loss), True),
+        (lambda r: r[0].to_dict()["parameters"] == r[0].num_parameters == r[0].model.num_parameters(), True),
+        (lambda r: r[0].model is r[0].model and len(r[0].tokenizer), 300),
+        (lambda r: r[0].path == r[0].folder, True),
+        (lambda r: r[1:2].to_csv(index=False).count("gelu,2"), 1),
+        (lambda r: ffa.load(r[0].folder) == r[0], True),
+        (lambda r: set(ffa.load(r[0].folder.parents[2])) == set(r), True),
+        (lambda r: set(ffa.evaluate(r, texts=["A dog ran."] * 5).benchmark) > {"held-out-loss"}, True),
+        (lambda r: ffa.compare({"one": r["gelu"], "two": r["swish"]}, baseline="one").keys(), ["two"]),
+        (lambda r: ffa.compare(r["gelu"], r["swish"]).keys(), ["swish"]),
+        (lambda r: "kan" in ffa.variants() and ffa.variants()["kan"].options["grid_size"], 5),
+        (lambda r: set(FFN_VARIANTS) <= set(ffa.variants()), True),
+        (lambda r: ffa.list_variants is ffa.variants, True),
+        (lambda r: ffa.ffn("swiglu", 8)(torch.zeros(2, 3, 8)).shape, (2, 3, 8)),
+        (lambda r: ffa.ffn(OwnGate, 8, 4)(torch.zeros(2, 8)).shape, (2, 8)),
+        (lambda r: ffa.swap(r[0].model, "relu").config.ffn, "relu"), (lambda r: ffa.FFNSpec is FFNSpec, True),
+    ],
+)  # fmt: skip
+def test_what_is_guessed_of_runs_is_so(runs: ffa.Runs, guess: Callable, found: object, own_variants) -> None:
+    assert guess(runs) == found
+
+
+@pytest.mark.ci
+def test_runs_have_names_of_their_own_and_are_saved(tmp_path: Path, own_variants) -> None:
+    ffns = {"base": "gelu", "mine": OwnGate, "fine": ("kan", {"grid_size": 3})}
+    runs = ffa.train(CONFIG | SHORT, ffn=ffns, runs_dir=tmp_path)
+    assert runs.names == list(ffns)
+    assert {*runs.compare(baseline="base").variants} == {*ffns}
+    assert runs["mine"].loss == runs[1].loss
+    assert set(ffa.evaluate(runs, **PAIRS).variant) == {*ffns}
+    pairs = [("kan", {"grid_size": size}) for size in (3, 4)]
+    several = ffa.train(CONFIG | SHORT, ffn=["gelu", *pairs], runs_dir=tmp_path)
+    assert several.names == ["gelu", "kan grid_size=3", "kan grid_size=4"]
+    assert ffa.train(CONFIG | SHORT, ffn=pairs[0], runs_dir=tmp_path) == several[1] == runs["fine"]
+    several.save(tmp_path / "kept")
+    opened = ffa.load(tmp_path / "kept")
+    assert sorted(opened.loss) == sorted(several.loss)
+    opened["gelu"].save_pretrained(tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    assert torch.equal(model(torch.arange(9)[None]).logits, several[0].model(torch.arange(9)[None]).logits)
 
 
 def test_runs_of_other_training_are_told_of(runs: ffa.Runs, tmp_path: Path) -> None:
@@ -314,7 +369,6 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda runs: ffa.train(CONFIG, ffn={"own": OwnGate}), "a name, an FFNSpec, or a list"),
         (lambda runs: ffa.train("tiny", model="llama"), "family='llama'"),
         (lambda runs: ffa.Runs(runs[0].folder.parent), "study(...).runs"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
@@ -327,10 +381,9 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.train(CONFIG, per_device_train_batch_size=8), "batch_size N are the rows"),
         (lambda runs: ffa.train(CONFIG, output_dir="here"), "did you mean runs_dir?"),
         (lambda runs: ffa.evaluate(runs, n=8), "did you mean max_pairs?"),
-        (lambda runs: ffa.train(CONFIG, grid_size=8), "ffn_options={"),
+        (lambda runs: ffa.train(CONFIG, grid_size=8), 'ffn=("kan", {"grid_size": 3})'),
         (lambda runs: ffa.train(CONFIG, texts=[3]), "give a path, paths, or a list of texts"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU()), 'write ffn="gelu"'),
-        (lambda runs: ffa.train(CONFIG, ffn=[("kan", {"grid_size": 3})]), "options are ffn_options={"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.relu), 'write ffn="relu"'),
         (lambda runs: ffa.check("geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.variants(hidden_size=0), "hidden_size: must be at least 1"),
@@ -345,9 +398,9 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.compare(runs[0]), "it is one run: give its study's folder"),
         (lambda runs: ffa.compare([]), "is no data frame: give one with columns"),
         (lambda runs: runs[0].generate("a " * 200), "shorten the prompt"),
-        (lambda runs: ffa.evaluate(runs, texts=["a b"]), "text_file="),
+        (lambda runs: ffa.evaluate(runs, texts=["a.txt", "b.txt"]), "texts are 2 files"),
         (lambda runs: ffa.study("quickstart").run(workers=0), "workers: must be at least 1"),
-        (lambda runs: runs[0].generate(do_sample=True), "temperature, top_p"),
+        (lambda runs: runs[0].generate(do_sample=True), "temperature=0"),
         (lambda runs: ffa.study({"name": "mine"}), "YAML file"),
         (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
     ],

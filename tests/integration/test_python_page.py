@@ -36,7 +36,7 @@ def test_the_code_of_the_page_runs_in_its_order(repository: Path, tmp_path: Path
     assert "On held-out loss" in done.stdout or "No variant was shown to differ" in done.stdout
     numbers = json.loads((tmp_path / "report" / "report.json").read_text())
     assert numbers["variants"] == ["gelu", "swish"]
-    assert len(list((tmp_path / "runs" / "default").glob("*/*/*/model"))) == 6 + 4  # the four on texts
+    assert len(list((tmp_path / "runs" / "default").glob("*/*/*/model"))) == 6 + 6  # the six on texts
 
 
 SMALLER = {

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -140,18 +141,78 @@ def test_a_comparison_is_a_table_of_verdicts(comparison: ffa.Comparison, tmp_pat
     assert set(comparison["kan"].contrast) == set(comparison["kan - gelu"].contrast) == {"kan - gelu"}
     assert set(comparison[LOSS].contrast) == {"kan - gelu", "none - gelu"}
     cells = [line.split(" | ") for line in comparison.to_markdown().splitlines()]
-    assert {len(line) for line in cells} == {len(table.columns)}
-    assert [float(line[3]) for line in cells[2:]] == pytest.approx(table.estimate.tolist(), rel=1e-3)
+    assert {len(line) for line in cells} == {1 + len(table.columns)}
+    assert [float(line[4]) for line in cells[2:]] == pytest.approx(table.estimate.tolist(), rel=1e-3)
     assert comparison.to_latex(tmp_path / "t.tex") == (tmp_path / "t.tex").read_text()
     assert comparison.to_latex().count("\\\\") >= 4
     with pytest.raises(KeyError, match="did you mean 'none'"):
         comparison["nonee"]
     with pytest.raises(TypeError, match="did you mean 'baseline'"):
         ffa.compare(made_scores(), base_line="gelu")
-    with pytest.raises(ffa.UsageError, match=r"compare\(pd.concat"):
-        ffa.compare(made_scores(), made_scores())
-    with pytest.raises(AttributeError, match=r"write .verdicts.query"):
-        comparison.query("p < 0.05")
+
+
+POINTS = {"gelu": [60, 61.5, 60.7], "swiglu": [66.1, 65, 65.2], "kan": [61, 60.2, 60.9]}
+WIDE = pd.DataFrame(POINTS)
+LONG = WIDE.rename_axis("seed").reset_index().melt("seed", var_name="ffn", value_name="accuracy")
+GAIN = WIDE["swiglu"].mean() - WIDE["gelu"].mean()
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        (WIDE,), (POINTS,), (LONG,), (LONG[:5], LONG[5:]), (LONG.to_dict("records"),), (WIDE / 100,),
+        (LONG.set_index(["ffn", "seed"]).accuracy,), (WIDE.rename_axis("seed").reset_index(),),
+        (LONG.rename(columns={"accuracy": "score"}),), ([LONG[:5], LONG[5:]],),
+    ],
+)  # fmt: skip
+def test_scores_come_in_any_usual_shape(scores: tuple, tmp_path: Path):
+    assert ffa.compare(*scores).effects["swiglu"] == pytest.approx(GAIN)
+    losses = {"a": [3.1, 3.2, 3.0], "b": [2.1, 2.2, 2.3]}
+    assert [ffa.compare(losses, baseline="a", higher_is_better=is_so).best for is_so in (True, False)] == [
+        "a",
+        "b",
+    ]
+    tables = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    for place, table in enumerate(tables):
+        (LONG[5 * place : 5 + 9 * place] if place else LONG[:5]).to_csv(table, index=False)
+    assert ffa.compare(*tables).effects["swiglu"] == pytest.approx(GAIN)
+
+
+def test_fractions_are_told_of_and_may_be_percentages():
+    shares = WIDE / 100
+    assert "taken times 100" in repr(ffa.compare(shares))
+    assert ffa.compare(shares, scale="percent").effects["swiglu"] == pytest.approx(GAIN / 100)
+
+
+@pytest.mark.parametrize(
+    ("guess", "found"),
+    [
+        (lambda c: c.best, "swiglu"), (lambda c: c.baseline, "gelu"),
+        (lambda c: c.p_values["swiglu"] < 0.05, True),
+        (lambda c: c["swiglu"].p == c.loc["swiglu", "p"] == c["p"]["swiglu"] == c.p["swiglu"], True),
+        (lambda c: dict(c).keys(), {"swiglu": 0, "kan": 0}.keys()),
+        (lambda c: c.summary().loc["gelu", "n"], 3),
+        (lambda c: c.significant.to_dict(), {"swiglu": True, "kan": False}), (lambda c: "gelu" in c, True),
+        (lambda c: c.ci["swiglu"][0] == c.conf_int().low["swiglu"] == c["swiglu"].low, True),
+        (lambda c: [name for name, row in c.items() if row.verdict == "better"], ["swiglu"]),
+        (lambda c: min(c, key=lambda row: row.p).variant, "swiglu"),
+        (lambda c: c.mean["kan"], pytest.approx(60.7)),
+        (lambda c: c.sort_values("p").index[0], "swiglu"),
+        (lambda c: c.query("p < 0.05").index.to_list(), ["swiglu"]),
+        (lambda c: c.to_frame().equals(c.df) and c.table.equals(c.frame), True),
+        (lambda c: len(c.filter("kan")), 1),
+        (lambda c: c.to_csv().split(",")[0], "variant"), (lambda c: "<table" in c.to_html(), True),
+        (lambda c: list(c.to_dict("index")), ["swiglu", "kan"]),
+        (lambda c: sorted(c.variants), sorted(POINTS)),
+    ],
+)  # fmt: skip
+def test_what_is_guessed_of_a_comparison_is_so(guess: Callable, found: object):
+    assert guess(ffa.compare(LONG)) == found
+
+
+def test_a_page_alone_can_be_saved(comparison: ffa.Comparison, tmp_path: Path):
+    assert "<html" in comparison.report(tmp_path / "page.html").read_text()
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
 
 
 @pytest.mark.parametrize("kind", ["forest", "seeds"])
