@@ -54,12 +54,21 @@ _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 
 @one_line_errors(_KEYWORDS)
 def compare(
-    data: Any, /, *further: Any, scores: Any = None, baseline: str | None = None,
-    primary: str | Sequence[str] | None = None, margins: float | Mapping[str, float] | None = None,
-    contrasts: str | Sequence[str] | None = None, lower_is_better: bool | str | Sequence[str] | None = None,
-    higher_is_better: bool | str | Sequence[str] | None = None, columns: Mapping[str, str] | None = None,
-    axes: str | Sequence[str] | None = None, paired: bool | None = None, **settings: Any,
-) -> Comparison:  # fmt: skip
+    data: Any,
+    /,
+    *further: Any,
+    scores: Any = None,
+    baseline: str | None = None,
+    primary: str | Sequence[str] | None = None,
+    margins: float | Mapping[str, float] | None = None,
+    contrasts: str | Sequence[str] | None = None,
+    lower_is_better: bool | str | Sequence[str] | None = None,
+    higher_is_better: bool | str | Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    axes: str | Sequence[str] | None = None,
+    paired: bool | None = None,
+    **settings: Any,
+) -> Comparison:
     """Say which variants differ from the baseline, which equal it, and how sure one can be.
 
     None takes the study's choice, else the default of the command ``report``.

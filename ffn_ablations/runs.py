@@ -148,11 +148,29 @@ class Run(Trained):
         **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
     }  # fmt: skip
 
-    _inside = property(lambda self: RunFolder(self.folder))
-    family = property(lambda self: plain(self.facts.family), doc="The family, such as ``gpt_neo``.")
-    variant = property(lambda self: self.name, doc="The FFN variant, with options where those differ.")
-    seed = property(lambda self: self.facts.seed, doc="Of weights, data order, masking and dropout.")
-    places = property(lambda self: dict(self.facts.places), doc="Its level on each axis of its study.")
+    @property
+    def _inside(self) -> RunFolder:
+        return RunFolder(self.folder)
+
+    @property
+    def family(self) -> str:
+        """The family, such as ``gpt_neo``."""
+        return plain(self.facts.family)
+
+    @property
+    def variant(self) -> str:
+        """The FFN variant, with options where those differ."""
+        return self.name
+
+    @property
+    def seed(self) -> int:
+        """Of weights, data order, masking and dropout."""
+        return self.facts.seed
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Its level on each axis of its study."""
+        return dict(self.facts.places)
 
     @property
     def parameters(self) -> int | None:
@@ -164,9 +182,20 @@ class Run(Trained):
         """Held-out loss at the end of training, in nats per target token; None before it."""
         return self.facts.eval_loss
 
-    perplexity = property(lambda self: None if self.loss is None else math.exp(self.loss))
-    losses = property(lambda self: self.curve["loss"].tolist(), doc="Held-out losses in its course, in nats.")
-    frame = property(lambda self: Runs([self]).frame, doc="One row, as of ``Runs``.")
+    @property
+    def perplexity(self) -> float | None:
+        """Of the held-out text at the end of training; None before it."""
+        return None if self.loss is None else math.exp(self.loss)
+
+    @property
+    def losses(self) -> list[float]:
+        """Held-out losses in its course, in nats."""
+        return self.curve["loss"].tolist()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row, as of ``Runs``."""
+        return Runs([self]).frame
 
     def to_dict(self) -> dict[Any, Any]:
         """Return that row as a dictionary."""
@@ -213,8 +242,15 @@ class Run(Trained):
     def _loaded(self) -> tuple[Any, Any]:
         return self.load()
 
-    model = property(lambda self: self._loaded[0], doc="The model of ``load``, loaded once.")
-    tokenizer = property(lambda self: self._loaded[1], doc="Its tokenizer, loaded with it.")
+    @property
+    def model(self) -> Any:
+        """The model of ``load``, loaded once."""
+        return self._loaded[0]
+
+    @property
+    def tokenizer(self) -> Any:
+        """Its tokenizer, loaded with it."""
+        return self._loaded[1]
 
     @one_line_errors()
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -310,9 +346,10 @@ class Runs(Trained, list[Run]):
     def __contains__(self, run: object) -> bool:
         return run in self.keys() if isinstance(run, str) else super().__contains__(run)
 
-    best = property(
-        lambda self: min(self, key=lambda run: run.loss or math.inf), doc="The run with the smallest loss."
-    )
+    @property
+    def best(self) -> Run:
+        """The run with the smallest loss."""
+        return min(self, key=lambda run: math.inf if run.loss is None else run.loss)
 
     def mean(self) -> pd.Series:
         """Return the mean held-out loss of each variant."""

@@ -41,14 +41,23 @@ _OTHERS = ("ffn", "seeds", "texts", "trust_remote_code", "dry_run")
 @one_line_errors()
 def train(
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    ffn: FFN | tuple[FFN, Mapping[str, Any]] | Sequence[Any] | Mapping[str, Any] | None = None, *,
-    ffn_options: Mapping[str, float | bool | str] | None = None, ffn_budget: Budget | None = None,
-    family: str | None = None, seed: int | None = None, seeds: int | Iterable[int] | str | None = None,
+    ffn: FFN | tuple[FFN, Mapping[str, Any]] | Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    ffn_options: Mapping[str, float | bool | str] | None = None,
+    ffn_budget: Budget | None = None,
+    family: str | None = None,
+    seed: int | None = None,
+    seeds: int | Iterable[int] | str | None = None,
     texts: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Mapping[str, Any] | None = None,
-    learning_rate: float | None = None, max_steps: int | None = None, epochs: float | None = None,
-    batch_size: int | None = None, runs_dir: str | os.PathLike[str] | None = None,
-    trust_remote_code: bool = False, dry_run: bool = False, **settings: Any,
-) -> Any:  # fmt: skip
+    learning_rate: float | None = None,
+    max_steps: int | None = None,
+    epochs: float | None = None,
+    batch_size: int | None = None,
+    runs_dir: str | os.PathLike[str] | None = None,
+    trust_remote_code: bool = False,
+    dry_run: bool = False,
+    **settings: Any,
+) -> Any:
     """Pretrain a model, or go on with it, or find it finished: what the command ``train`` does.
 
     None takes what the configuration says.
@@ -167,9 +176,14 @@ def _randomness_left_alone() -> Iterator[None]:
 
 @one_line_errors()
 def evaluate(
-    runs: object, suites: str | Sequence[str] = (), *, texts: Any = None, workers: int = 1,
-    trust_remote_code: bool = False, **settings: Any,
-) -> pd.DataFrame:  # fmt: skip
+    runs: object,
+    suites: str | Sequence[str] = (),
+    *,
+    texts: Any = None,
+    workers: int = 1,
+    trust_remote_code: bool = False,
+    **settings: Any,
+) -> pd.DataFrame:
     """Score runs, leaving out what is scored already: what the command ``eval`` does.
 
     Args:
