@@ -13,7 +13,7 @@ from base.errors import UsageError
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
-from report.inputs.logged_runs import SUMMARY, read_logged_runs
+from report.inputs.logged_runs import read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
 from report.inputs.study_checks import (
     FailedRun,
@@ -24,11 +24,9 @@ from report.inputs.study_checks import (
     protocol_notes,
 )
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
-from report.inputs.workbook import SUFFIX as EXCEL
-from report.inputs.workbook import read_workbook
 from report.readers.lm_eval import SUFFIX, read_results
 from report.readers.reading import TABLE, TableOfRows
-from report.readers.tables import SUFFIXES, read_table, to_rows
+from report.readers.tables import EXCEL, SUFFIXES, read_table, to_rows
 from report.request import Request
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import FACTORS, Factor
@@ -101,13 +99,10 @@ def read_source(path: Path, request: Request | None = None) -> Source:
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
     if file.suffix == SUFFIX and (results := read_results(file, request)):
         return _of_table(results, path, request.axis)
-    if file.suffix == EXCEL:
-        rows = to_rows(read_workbook(file, request), request, str(file), ";")
-        return _of_table(rows, path, request.axis)
-    if request.sheet is not None:
+    if request.sheet is not None and file.suffix != EXCEL:
         raise UsageError(f"--sheet is about an Excel file ({EXCEL}), and {path} is none; leave it out")
     if file.suffix not in SUFFIXES:
-        kinds = ", ".join((*SUFFIXES, EXCEL, SUFFIX))
+        kinds = ", ".join((*SUFFIXES, SUFFIX))
         raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")
     return _of_table(read_table(file, request), path, request.axis)
 
@@ -115,8 +110,7 @@ def read_source(path: Path, request: Request | None = None) -> Source:
 def _is_study(path: Path) -> bool:
     study = StudyFolder(path)
     return study.study_file.is_file() or any(
-        (x.is_run or x.is_scored) and not (x.path / SUMMARY).exists()
-        for x in (RunFolder(path), *study.run_folders())
+        x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders())
     )
 
 
