@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, cast, get_args
+from typing import ClassVar
 
 from base.command_line import Positional
 from base.errors import UsageError, unknown_name
 from base.sections import Section
 from report.significance.factor import Factor
 from report.statistics.looks import Plan, read_plan
-from scores.declarations import Scale, named_numbers, named_words
+from scores.declarations import Scale, named_values, number, scale
 from scores.metrics import Declared
 from scores.published import PublishedSource
 from scores.rows import ROW_COLUMNS
@@ -156,7 +156,7 @@ class Request(Section):
         Raises:
             UsageError: For a word that is no scale.
         """
-        return cast(dict[str, Scale], named_words(self.scale, "--scale", get_args(Scale)))
+        return named_values(self.scale, "--scale", scale)
 
     @cached_property
     def declared(self) -> Declared:
@@ -165,10 +165,13 @@ class Request(Section):
         Raises:
             UsageError: For values that cannot be used.
         """
-        margins, margin = named_numbers(self.margin, "--margin")
-        chances, alone = named_numbers(self.chance, "--chance")
-        if alone is not None:
-            raise UsageError(f"--chance {alone:g} names no outcome; write --chance NAME={alone:g}")
+        margins = named_values(self.margin, "--margin", number)
+        margin = margins.pop("", None)
+        chances = named_values(self.chance, "--chance", number)
+        if "" in chances:
+            raise UsageError(
+                f"--chance {chances['']:g} names no outcome; write --chance NAME={chances['']:g}"
+            )
         if margin is not None and margin <= 0:
             raise UsageError(f"--margin {margin:g} is not a positive number of percentage points")
         lower = dict.fromkeys(self.lower_is_better, True)
