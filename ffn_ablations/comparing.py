@@ -28,7 +28,7 @@ from report.document.html import to_fragment
 from report.figures.style import SMALL, STYLE, add_legend
 from report.inputs.sources import Source, read_source, source_of_frame
 from report.leaderboard import leaderboard
-from report.page import answer, make_card, summary, warnings
+from report.page import answer, card, summary, warnings
 from report.paper import comparison_table
 from report.request import Request
 from report.significance.axes import Settings
@@ -353,5 +353,5 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         analysis = self.analysis
-        parts = [make_card(analysis).markdown, leaderboard(analysis), warnings(analysis)]
+        parts = [card(analysis), leaderboard(analysis), warnings(analysis)]
         return to_fragment("\n\n".join(filter(None, parts)))

@@ -141,9 +141,8 @@ def _of_parts(
     """
     items: dict[str, Made] = {}
     owners: dict[str, str] = {}
-    for part in analysis.parts:
-        result = part.of(analysis)
-        for name, item in items_of(part, result).items() if result is not None else ():
+    for part, result in analysis.told:
+        for name, item in items_of(part, result).items():
             if name in owners:
                 raise UsageError(
                     f"parts {owners[name]!r} and {part.name!r} both have a {what} {name!r}; rename one"

@@ -10,7 +10,7 @@ from scipy import stats
 
 from report.analysis import Analysis
 from report.inputs.sources import source_of_frame
-from report.page import make_card
+from report.page import card
 from report.part import Page
 from report.parts import phenomena, published, scores, sensitivity
 from report.significance.axes import Benchmark
@@ -313,7 +313,7 @@ def test_one_run_that_carries_a_verdict_is_named():
     assert stats.ttest_ind(gelu[:4], kan, equal_var=False).pvalue < 0.05
     found = of_two(gelu, kan)
     assert changes(found) == {"f gelu seed 5": "worse"}
-    assert "Shown only without one run: `kan`." in make_card(found).checks
+    assert "Shown only without one run: `kan`." in card(found)
 
 
 def test_a_clear_difference_is_robust():
