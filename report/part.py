@@ -86,10 +86,6 @@ class NextStep:
         return self.power / max(1, self.num_runs)
 
 
-def _in_every_report(analysis: Analysis) -> Any:
-    return True
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part(Generic[Result]):
     """One question that a report answers.
@@ -107,7 +103,7 @@ class Part(Generic[Result]):
 
     name: str
     section: Callable[[Analysis, Result, Page], Section | None]
-    compute: Callable[[Analysis], Result | None] = _in_every_report
+    compute: Callable[[Analysis], Result | None] = lambda analysis: True
     figures: Callable[[Analysis, Result], Mapping[str, Draw]] = lambda analysis, result: {}
     tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = lambda analysis, result: {}
     checks: Callable[[Analysis, Result], Iterable[str]] = lambda analysis, result: ()
