@@ -24,7 +24,7 @@ from report.request import DECLARATIONS, NAME, Request
 from scores.exports import OF_TRACKER, STEP, refuse_names_of_runs, runs_of_export
 from scores.metrics import is_beside_scores, is_known_score
 from scores.rows import NO_METRIC, ROW_COLUMNS, unmark
-from scores.spreads import WHY, refuse_spreads
+from scores.spreads import WHY
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ROW = "row"
@@ -132,7 +132,6 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     if table.empty:
         return TableOfRows(table=table)
     table = _finished(_as_text(table), context)
-    refuse_spreads(table, request.scores, origin)
     if "score" in table.columns and request.scores:
         cure = f"leave out --scores, or write --columns score={request.scores[0]}"
         raise context.error(f" has a column score, so it has a row for each score; {cure}")
