@@ -71,7 +71,6 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
     Raises:
         UsageError: If ``out`` is a file.
     """
-    refuse_file(out)
     drawings, command, versions = draw_all(analysis), _command(analysis, out), installed_versions()
     if analysis.request.paper:
         figures = {name: figure for name, (figure, _) in drawings.items()}
