@@ -283,9 +283,8 @@ class Comparison:
         """Draw one figure.
 
         Args:
-            kind: ``forest``, ``seeds``, ``heat-map``, and of a study ``learning-curves``,
-                ``learning-curve-differences``, ``gradient-norms``, ``cost-num-parameters``,
-                ``cost-flops-per-token`` or ``cost-train-hours``.
+            kind: ``forest``, ``seeds``, and of a study ``learning-curves`` or
+                ``learning-curve-differences``.
             outcome: None takes the first of the report.
             family: Where a figure is of one; None takes the first.
             ax: Where to draw it; None makes a figure of pyplot's.
@@ -315,8 +314,7 @@ class Comparison:
         """Return a figure of the report with all its panels, none of pyplot's; a notebook shows it.
 
         Args:
-            name: ``forest``, ``seeds``, ``heat-map-blimp``, ``learning-curves``, ...: those that the report
-                has for these scores.
+            name: ``forest``, ``seeds``, ``learning-curves``, ...: those that the report has for these scores.
 
         Raises:
             UsageError: For a name that there is not.

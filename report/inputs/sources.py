@@ -30,7 +30,7 @@ from report.request import Request
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import FACTORS, Factor
 from scores.declarations import declared_by_columns
-from scores.items import cut_input_notes, graded_rows
+from scores.items import graded_rows
 from scores.metrics import Declared
 from scores.published import shipped_table
 from scores.run_scores import normalise_rows
@@ -182,7 +182,7 @@ def _read_study(folder: Path) -> Source:
     notes = [
         *(*of_earlier_source, *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
         *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
-        *(*without_items, *cut_input_notes(scored)),
+        *without_items,
     ]
     if written is None and study.cell_files():  # a folder of single trainings has neither
         notes.append(

@@ -147,7 +147,7 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(made, tmp_path, c
     assert f"ffn-ablations report {made} --out {out} --baseline gelu --margin" in text
     links = re.findall(r"!\[([^\]]+)\]\((figures/[^)]+\.svg)\)", text)
     drawn = {Path(link).stem for _, link in links}
-    assert drawn >= {"forest", "seeds", "cost", "heat-map-embedded-pairs"}
+    assert drawn >= {"forest", "seeds", "cost"}
     assert not [name for name in drawn if name.startswith("forest-")]  # all three are in the first one
     for suffix in (".svg", ".png"):
         assert {path.stem for path in (out / "figures").glob(f"*{suffix}")} == drawn
