@@ -86,6 +86,10 @@ class NextStep:
         return self.power / max(1, self.num_runs)
 
 
+def _in_every_report(analysis: Analysis) -> Any:
+    return True
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part(Generic[Result]):
     """One question that a report answers.
@@ -103,7 +107,7 @@ class Part(Generic[Result]):
 
     name: str
     section: Callable[[Analysis, Result, Page], Section | None]
-    compute: Callable[[Analysis], Result | None] = lambda analysis: True
+    compute: Callable[[Analysis], Result | None] = _in_every_report
     figures: Callable[[Analysis, Result], Mapping[str, Draw]] = lambda analysis, result: {}
     tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = lambda analysis, result: {}
     checks: Callable[[Analysis, Result], Iterable[str]] = lambda analysis, result: ()
