@@ -26,6 +26,8 @@ from report.statistics.welch import NO_SPREAD
 
 MULTIPLES = (0.5, 1.0, 2.0)
 """Differences that seeds are counted for, in margins."""
+MOST_PLANNED = 1000
+"""Variants, or families, of any study."""
 PLANNED_RUNS = (3, 4, 5, 6, 8, 10, 12, 16, 20)
 
 
@@ -115,6 +117,8 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, met
     """
     if variants < 2 or families < 1:
         raise UsageError("--plan needs --variants of at least 2 and --families of at least 1")
+    if max(variants, families) > MOST_PLANNED:
+        raise UsageError(f"--plan takes at most {MOST_PLANNED:,} variants and families")
     tests = (variants - 1) * metrics
     levels = {"": inference.level} | ({f", {tests} tests": inference.level / tests} if tests > 1 else {})
     sizes = [
