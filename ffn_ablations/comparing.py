@@ -30,7 +30,7 @@ from report.document.html import to_fragment
 from report.figures.style import SMALL, STYLE, add_legend
 from report.inputs.sources import Source, read_source, source_of_frame
 from report.leaderboard import leaderboard
-from report.page import answer, make_card, summary, warnings
+from report.page import answer, card, summary, warnings
 from report.paper import comparison_table
 from report.request import Request
 from report.significance.axes import Settings
@@ -367,9 +367,8 @@ class Comparison(Framed):
         """Draw one figure.
 
         Args:
-            kind: ``forest``, ``seeds``, ``heat-map``, and of a study ``learning-curves``,
-                ``learning-curve-differences``, ``gradient-norms``, ``cost-num-parameters``,
-                ``cost-flops-per-token`` or ``cost-train-hours``.
+            kind: ``forest``, ``seeds``, and of a study ``learning-curves`` or
+                ``learning-curve-differences``.
             outcome: None takes the first of the report.
             family: Where a figure is of one; None takes the first.
             ax: Where to draw it; None makes a figure of pyplot's.
@@ -399,8 +398,7 @@ class Comparison(Framed):
         """Return a figure of the report with all its panels, none of pyplot's; a notebook shows it.
 
         Args:
-            name: ``forest``, ``seeds``, ``heat-map-blimp``, ``learning-curves``, ...: those that the report
-                has for these scores.
+            name: ``forest``, ``seeds``, ``learning-curves``, ...: those that the report has for these scores.
 
         Raises:
             UsageError: For a name that there is not.
@@ -440,5 +438,5 @@ class Comparison(Framed):
 
     def _repr_html_(self) -> str:
         analysis = self.analysis
-        parts = [make_card(analysis).markdown, leaderboard(analysis), warnings(analysis)]
+        parts = [card(analysis), leaderboard(analysis), warnings(analysis)]
         return to_fragment("\n\n".join(filter(None, parts)))

@@ -55,6 +55,11 @@ class Analysis(Findings):
     """What each part came to, by its name; parts with nothing to say have none (``report.part``)."""
 
     @property
+    def told(self) -> list[tuple[Any, Any]]:
+        """The parts that have something to say, each with its result."""
+        return [(part, self.results[part.name]) for part in self.parts if part.name in self.results]
+
+    @property
     def not_compared(self) -> list[Benchmark]:
         """Benchmarks without a unit: measured, and in no mean and no test."""
         return [name for name in self.tasks.benchmark.unique() if name not in self.benchmarks]

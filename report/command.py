@@ -75,7 +75,7 @@ def _plan(request: Request) -> str:
     if request.source is not None:
         if request.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")
-        return plan_like(request.source, request, request.variants, request.families)
+        return plan_like(request.source, request)
     if request.sd is None or not 1e-9 < request.sd < 1e9:
         raise UsageError(
             "--plan needs a table or a study to read the spread over seeds from, or --sd, the one that you "

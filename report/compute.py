@@ -274,7 +274,7 @@ def _analysis(
         warnings=gravest_first(
             *failure_notes(failures, question.inference.level),
             *scores.notes,
-            *notes_on_scores(scores.rows, runs, runs_of_every_level, levels[0]),
+            *notes_on_scores(runs, runs_of_every_level, levels[0]),
             *(tuned.notes if tuned else ()),
         ),
     )

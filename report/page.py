@@ -6,7 +6,6 @@ The card says what is shown, whether it can be believed, and what to run next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from base.config_input import shipped
 from base.printing import duration
@@ -42,13 +41,9 @@ study's file under another name, with a larger size (`families: {gpt_neo: small-
 
 def blocks(analysis: Analysis, page: Page) -> tuple[str, ...]:
     """Return the page's Markdown, a block after the other."""
-    sections = [
-        part.section(analysis, result, page)
-        for part in analysis.parts
-        if (result := part.of(analysis)) is not None
-    ]
+    sections = [part.section(analysis, result, page) for part, result in analysis.told]
     first = [
-        make_card(analysis).markdown,
+        card(analysis),
         f"**The study's own note.** {escape(note)}" if (note := analysis.source.design.report.note) else "",
         leaderboard(analysis),
         page.figure("forest"),
@@ -94,26 +89,16 @@ def summary(analysis: Analysis) -> str:
     notes = warning_notes(analysis)
     more = [f"{len(notes) - NAMED} more: see the report, below its table"] if len(notes) > NAMED else []
     warned = "\n".join(f"- {note}" for note in [*notes[:NAMED], *more])
-    return "\n\n".join([make_card(analysis).markdown, *[f"**Warnings.**\n{warned}"] * bool(notes)])
+    return "\n\n".join([card(analysis), *[f"**Warnings.**\n{warned}"] * bool(notes)])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """The first thing that a reader sees, in sentences of Markdown."""
-
-    answer: tuple[str, ...]
-    checks: tuple[str, ...]
-    steps: tuple[str, ...]
-
-    @property
-    def markdown(self) -> str:
-        """The card as a list of three questions."""
-        parts = [f"**Answer.** {' '.join(self.answer)}"]
-        if self.checks:
-            parts.append(f"**Can it be believed?** {' '.join(self.checks)}")
-        if self.steps:
-            parts.append("**What next?** " + " ".join(self.steps))
-        return "\n\n".join(parts)
+def card(analysis: Analysis) -> str:
+    """Return the first thing that a reader sees: the answer, and what the parts say of it."""
+    checks = [check for part, result in analysis.told for check in part.checks(analysis, result)]
+    paragraphs = {
+        "Answer.": answer(analysis), "Can it be believed?": checks, "What next?": next_steps(analysis),
+    }  # fmt: skip
+    return "\n\n".join(f"**{head}** {' '.join(text)}" for head, text in paragraphs.items() if text)
 
 
 def _step(analysis: Analysis, step: NextStep) -> str:
@@ -133,12 +118,9 @@ def _step(analysis: Analysis, step: NextStep) -> str:
     )
 
 
-def make_card(analysis: Analysis) -> Card:
-    """Return the answer, and what the parts say of it."""
-    results = [(part, part.of(analysis)) for part in analysis.parts]
-    present = [(part, result) for part, result in results if result is not None]
-    steps = [step for part, result in present for step in part.steps(analysis, result)]
-    checks = [check for part, result in present for check in part.checks(analysis, result)]
+def next_steps(analysis: Analysis) -> list[str]:
+    """Propose in sentences what to run next, what decides most first."""
+    steps = [step for part, result in analysis.told for step in part.steps(analysis, result)]
     decisive = sorted((step for step in steps if step.is_decisive), key=lambda step: -step.worth)
     proposed = [_step(analysis, step) for step in decisive[:STEPS]]
     if proposed and isinstance(analysis.inference.looks, OneLook):
@@ -146,7 +128,7 @@ def make_card(analysis: Analysis) -> Card:
     is_decided = bool(analysis.claims) and all(c.verdict in SHOWN for c in analysis.claims)
     if not proposed and is_decided and analysis.source.design.written:
         proposed.append(ELSEWHERE)
-    return Card(answer=answer(analysis), checks=tuple(checks), steps=tuple(proposed))
+    return proposed
 
 
 def answer(findings: Findings) -> tuple[str, ...]:

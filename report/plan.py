@@ -171,14 +171,13 @@ def _needs(spread: Spread, families: int, levels: Collection[float]) -> Iterator
         yield [f"within {spread.shown(spread.margin)}, by itself", seeds_text(seeds), *others]
 
 
-def plan_like(path: Path, request: Request, variants: int | None, families: int | None) -> str:
+def plan_like(path: Path, request: Request) -> str:
     """Plan a study at the spread of a table or another study, one part for each outcome.
 
     Args:
         path: What is read; one variant with two runs is enough.
-        request: What is asked of a report, margins among it.
-        variants: How many the study is to have; None takes those of the source.
-        families: How many it is averaged over; None likewise.
+        request: What is asked of a report, margins among it, and how many variants and families the study is
+            to have; None takes those of the source.
 
     Raises:
         UsageError: For a source that cannot be read, or that has no spread over seeds.
@@ -186,6 +185,7 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     source = read_source(path, request)
     source, question, scores = read_scores(source, request, fewest=1)
     levels, inference = question.levels, question.inference
+    variants = max(2, len(levels)) if request.variants is None else request.variants
     tables = arm_tables(source, scores)
     primary = find_primary(
         request.primary or source.design.report.primary, tuple(tables), is_strict=bool(request.primary)
@@ -194,18 +194,11 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     parts = []
     for arms in tables.values():
         if spread := spread_of(arms, levels, inference.paired):
-            num_families = len(arms.families) if families is None else families
+            num_families = len(arms.families) if request.families is None else request.families
             # Without an average each family is a question of its own.
             has_average = num_families == 1 or arms.scopes()[0] is None or len(arms.families) == 1
-            parts.append(
-                plan(
-                    spread,
-                    max(2, len(levels)) if variants is None else variants,
-                    num_families if has_average else 1,
-                    inference,
-                    num_metrics if has_average else num_metrics * num_families,
-                )
-            )
+            tests = num_metrics if has_average else num_metrics * num_families
+            parts.append(plan(spread, variants, num_families if has_average else 1, inference, tests))
     if not parts:
         raise UsageError(
             f"{path}: no outcome has two runs of one family and variant that differ, so that the spread over "

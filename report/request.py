@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, cast, get_args
+from typing import ClassVar
 
 from base.command_line import Positional
 from base.errors import UsageError, unknown_name
 from base.sections import Section
 from report.significance.factor import Factor
 from report.statistics.looks import Plan, read_plan
-from scores.declarations import Scale, named_numbers, named_words
+from scores.declarations import Scale, named_values, number, scale
 from scores.metrics import Declared
 from scores.published import PublishedSource
 from scores.rows import ROW_COLUMNS
@@ -72,9 +72,6 @@ class Request(Section):
     """Columns of a table that are scores, one benchmark each, where it has no column score."""
     names: str | None = None
     """How names of runs or models are made up, "{family}-{variant}-seed{seed}"; {_} stands for anything."""
-    sheet: str | None = None
-    """Which sheet of an Excel file; those with the same columns are one table if a flag says what sheets are,
-    --columns seed=sheet."""
     axis: tuple[str, ...] = ()
     """A column of a table that tells runs apart as family and seed do, such as size; may be given several
     times. Differences are then averaged over families at each of its levels. A study names its own."""
@@ -139,9 +136,7 @@ class Request(Section):
     @property
     def table_flags(self) -> list[str]:
         """The flags that say how a table is to be read."""
-        return [
-            f"--{name}" for name in ("axis", "columns", "scores", "names", "sheet") if getattr(self, name)
-        ]
+        return [f"--{name}" for name in ("axis", "columns", "scores", "names") if getattr(self, name)]
 
     @cached_property
     def planned_looks(self) -> Plan | None:
@@ -159,7 +154,7 @@ class Request(Section):
         Raises:
             UsageError: For a word that is no scale.
         """
-        return cast(dict[str, Scale], named_words(self.scale, "--scale", get_args(Scale)))
+        return named_values(self.scale, "--scale", scale)
 
     @cached_property
     def declared(self) -> Declared:
@@ -168,10 +163,13 @@ class Request(Section):
         Raises:
             UsageError: For values that cannot be used.
         """
-        margins, margin = named_numbers(self.margin, "--margin")
-        chances, alone = named_numbers(self.chance, "--chance")
-        if alone is not None:
-            raise UsageError(f"--chance {alone:g} names no outcome; write --chance NAME={alone:g}")
+        margins = named_values(self.margin, "--margin", number)
+        margin = margins.pop("", None)
+        chances = named_values(self.chance, "--chance", number)
+        if "" in chances:
+            raise UsageError(
+                f"--chance {chances['']:g} names no outcome; write --chance NAME={chances['']:g}"
+            )
         if margin is not None and margin <= 0:
             raise UsageError(f"--margin {margin:g} is not a positive number of percentage points")
         lower = dict.fromkeys(self.lower_is_better, True)

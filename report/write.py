@@ -71,7 +71,6 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
     Raises:
         UsageError: If ``out`` is a file.
     """
-    refuse_file(out)
     drawings, command, versions = draw_all(analysis), _command(analysis, out), installed_versions()
     if analysis.request.paper:
         figures = {name: figure for name, (figure, _) in drawings.items()}
@@ -141,9 +140,8 @@ def _of_parts(
     """
     items: dict[str, Made] = {}
     owners: dict[str, str] = {}
-    for part in analysis.parts:
-        result = part.of(analysis)
-        for name, item in items_of(part, result).items() if result is not None else ():
+    for part, result in analysis.told:
+        for name, item in items_of(part, result).items():
             if name in owners:
                 raise UsageError(
                     f"parts {owners[name]!r} and {part.name!r} both have a {what} {name!r}; rename one"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
 
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, look_up, unknown_name
 from scores.metrics import Declared, Metric, Name
 from scores.rows import NO_METRIC, run_name
 from scores.suites import USUAL_MARGINS, Unit, unit_of
 
 Scale = Literal["percent", "fraction"]
 Value = TypeVar("Value")
+_SCALES: Mapping[str, Scale] = {name: name for name in get_args(Scale)}
+_UNITS: Mapping[str, Unit] = {name: name for name in get_args(Unit)}
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -64,9 +66,16 @@ def _truth(text: str, place: str) -> bool:
 
 
 def _unit(text: str, place: str) -> Unit:
-    if text not in get_args(Unit):
-        raise unknown_name(place, text, get_args(Unit))
-    return text  # type: ignore[return-value]
+    return look_up(place, text, _UNITS)
+
+
+def scale(text: str, place: str) -> Scale:
+    """Read a word that is a scale.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    return look_up(f"word in {place}", text, _SCALES)
 
 
 def number(text: str, place: str) -> float:
@@ -84,49 +93,23 @@ def number(text: str, place: str) -> float:
     return value
 
 
-def named_numbers(texts: Iterable[str], flag: str) -> tuple[dict[str, float], float | None]:
-    """Read ``loss=0.02 blimp=1``, and a number that stands by itself.
+def named_values(texts: Iterable[str], flag: str, read: Callable[[str, str], Value]) -> dict[str, Value]:
+    """Read ``loss=0.02 blimp=1``; a value that stands by itself has the name ``""``.
 
     Args:
         texts: As written after the flag.
         flag: Its name, for errors.
+        read: From a text and where it stands to a value.
 
     Raises:
-        UsageError: For a text that is neither, or a second number by itself.
+        UsageError: For a text that is no value, or two of one name.
     """
-    by_name: dict[str, float] = {}
-    nameless: list[float] = []
+    by_name: dict[str, Value] = {}
     for text in texts:
-        name, equals, value = text.rpartition("=")
-        if equals and name in by_name:
-            raise UsageError(f"{flag} names {name} twice; name each metric once")
-        if equals:
-            by_name[name] = number(value, f"{flag} {name}")
-        else:
-            nameless.append(number(text, f"{flag} without NAME="))
-    if len(nameless) > 1:
-        raise UsageError(f"{flag} has {len(nameless)} numbers without a name; write NAME=NUMBER for each")
-    return by_name, nameless[0] if nameless else None
-
-
-def named_words(texts: Iterable[str], flag: str, allowed: Sequence[str]) -> dict[str, str]:
-    """Read ``acc=lower loss=higher``; a word that stands by itself has the name ``""``.
-
-    Args:
-        texts: As written after the flag.
-        flag: Its name, for errors.
-        allowed: The words that there are.
-
-    Raises:
-        UsageError: For another word, or two of one name.
-    """
-    by_name: dict[str, str] = {}
-    for text in texts:
-        name, _, word = text.rpartition("=")
-        if word not in allowed:
-            raise unknown_name(f"word in {flag}", word, allowed)
-        if by_name.setdefault(name, word) != word:
+        name, _, value = text.rpartition("=")
+        if name in by_name:
             raise UsageError(f"{flag} says two of {name or 'all others'}; name each metric once")
+        by_name[name] = read(value, f"{flag} {name}".strip())
     return by_name
 
 

@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from base.errors import UsageError
 from base.printing import first_few
-from base.run.folder_names import RunFolder, StudyFolder
+from base.run.folder_names import StudyFolder
 from scores.rows import NO_HEAD, ROW_COLUMNS, read_table
 from scores.suites import SUITES
 
@@ -211,19 +211,3 @@ def cut_inputs(items: pd.DataFrame) -> dict[str, float]:
 def describe_cut(task: str, share: float) -> str:
     """Say it of one task."""
     return f"{task}: {share:.0%} of the inputs are longer than what the model reads, and cut"
-
-
-def cut_input_notes(runs: Mapping[str, RunFolder]) -> list[str]:
-    """Say of which tasks of a study most inputs are cut, and in which of its runs."""
-    runs_of_note: dict[str, list[str]] = defaultdict(list)
-    for run_id, run in runs.items():
-        for path in sorted(run.items_dir.glob("*.parquet")):
-            try:
-                if not {"task", CUT} <= set(pq.read_schema(path).names):
-                    continue
-                items = read_table(path, ["task", CUT]).to_pandas()
-            except (OSError, pa.ArrowInvalid, UsageError):
-                continue  # reported by whoever needs the items
-            for task, share in cut_inputs(items).items():
-                runs_of_note[describe_cut(f"{path.stem}/{task}", share)].append(run_id)
-    return [f"{note}, in {first_few(run_ids, _SHOWN)}" for note, run_ids in runs_of_note.items()]

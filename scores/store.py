@@ -161,7 +161,8 @@ class ResultStore(Scores):
         after, files = self.rows, dict[Path, pd.DataFrame]()
         for benchmark, task, protocol, rows, items in results:
             head, file = protocol.get("head", NO_HEAD), self._run.items_file(benchmark)
-            items = items.assign(protocol=protocol_label(protocol), **({"head": head} if head else {}))
+            label = f"{protocol.get('name', '')} {protocol_hash(protocol)}".strip()
+            items = items.assign(protocol=label, **({"head": head} if head else {}))
             if file not in files and file.is_file():
                 files[file] = read_table(file).to_pandas()
             files[file] = _merged(files[file], items, task, head) if file in files else items
@@ -216,11 +217,6 @@ def _entry(benchmark: str, task: str, protocol: dict) -> str:
 
 def _benchmark(entry: str) -> str:
     return entry.partition("/")[0]
-
-
-def protocol_label(protocol: dict) -> str:
-    """Return what stands for a protocol in the items: its name where it has one, and its hash."""
-    return " ".join([*([protocol["name"]] if "name" in protocol else []), protocol_hash(protocol)])
 
 
 def protocol_hash(protocol: dict) -> str:

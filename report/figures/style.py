@@ -230,29 +230,27 @@ def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
         title: What a browser shows where the pointer rests, and a screen reader says first.
         description: What a screen reader says then: the alt text.
     """
-    with matplotlib.rc_context(STYLE):
-        buffer = io.StringIO()
-        settle(figure)
-        metadata = {"Date": None, "Creator": None, **({"Title": title} if title else {})}
-        figure.savefig(buffer, format="svg", metadata=metadata)
+    metadata = {"Date": None, "Creator": None, **({"Title": title} if title else {})}
+    text = _saved(figure, format="svg", metadata=metadata).decode()
     element = f"\n <desc>{html.escape(description, quote=False)}</desc>" if description else ""
-    return buffer.getvalue().replace("</title>", f"</title>{element}", 1)
+    return text.replace("</title>", f"</title>{element}", 1)
 
 
 def to_pdf(figure: Figure) -> bytes:
     """Draw a figure as PDF without a date or the software's name, its fonts embedded as TrueType."""
-    # Type 3, matplotlib's default, is refused by some publishers.
-    with matplotlib.rc_context({**STYLE, "pdf.fonttype": 42}):
-        buffer = io.BytesIO()
-        metadata = {"Creator": None, "Producer": None, "CreationDate": None}
-        figure.savefig(buffer, format="pdf", metadata=metadata)
-    return buffer.getvalue()
+    metadata = {"Creator": None, "Producer": None, "CreationDate": None}
+    return _saved(figure, format="pdf", metadata=metadata)
 
 
 def to_png(figure: Figure) -> bytes:
     """Draw a figure as PNG at 200 dots per inch, without a date or the software's name."""
-    with matplotlib.rc_context(STYLE):
+    return _saved(figure, format="png", dpi=DPI, metadata={"Software": None})
+
+
+def _saved(figure: Figure, **options: Any) -> bytes:
+    # Type 3, matplotlib's default for fonts in PDF, is refused by some publishers.
+    with matplotlib.rc_context({**STYLE, "pdf.fonttype": 42}):
         settle(figure)
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+        figure.savefig(buffer, **options)
     return buffer.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from base.families import FAMILIES
 from report.document.markdown import listed
@@ -16,6 +17,8 @@ from report.significance.factor import OF_HEADS, Relabelling, is_paired, levels
 from scores.head_descriptions import DEFAULT_HEAD
 from scores.rows import NO_HEAD
 
+Run = TypeVar("Run", RunFacts, FailedRun)
+
 
 def seen_by(source: Source, labels: Relabelling) -> Source:
     """Relabel a source; what its study says of another factor's levels is left out."""
@@ -24,9 +27,12 @@ def seen_by(source: Source, labels: Relabelling) -> Source:
         rows=labels.rows(source.rows),
         design=_design(source, labels),
         factor=labels.factor,
-        facts=tuple(_facts(facts, labels) for facts in source.facts),
+        facts=tuple(
+            _without_model(facts) if labels.factor in OF_HEADS else _renamed(facts, labels)
+            for facts in source.facts
+        ),
         # A pretraining that failed says nothing of the heads that its model would have got.
-        failed=() if labels.factor in OF_HEADS else tuple(_failed(run, labels) for run in source.failed),
+        failed=() if labels.factor in OF_HEADS else tuple(_renamed(run, labels) for run in source.failed),
         remarks=tuple(_remarks(source, labels)),
     )
 
@@ -49,16 +55,9 @@ def _design(source: Source, labels: Relabelling) -> Design:
     )
 
 
-def _facts(facts: RunFacts, labels: Relabelling) -> RunFacts:
-    if labels.factor in OF_HEADS:
-        return _without_model(facts)
-    names = facts.family, facts.variant
-    return replace(facts, family=labels.family(*names), variant=labels.level(*names))
-
-
-def _failed(run: FailedRun, labels: Relabelling) -> FailedRun:
-    names = run.family, run.variant
-    return replace(run, family=labels.family(*names), variant=labels.level(*names))
+def _renamed(run: Run, labels: Relabelling) -> Run:
+    family, variant = labels.family(run.family, run.variant), labels.level(run.family, run.variant)
+    return replace(run, family=family, variant=variant)
 
 
 def _expected(benchmark: str, labels: Relabelling) -> tuple[Benchmark, ...]:

@@ -13,7 +13,6 @@ from base.errors import UsageError
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
-from report.inputs.logged_runs import SUMMARY, read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
 from report.inputs.study_checks import (
     FailedRun,
@@ -24,8 +23,6 @@ from report.inputs.study_checks import (
     protocol_notes,
 )
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
-from report.inputs.workbook import SUFFIX as EXCEL
-from report.inputs.workbook import read_workbook
 from report.readers.lm_eval import SUFFIX, read_results
 from report.readers.reading import TABLE, TableOfRows
 from report.readers.tables import SUFFIXES, read_table, to_rows
@@ -33,7 +30,7 @@ from report.request import Request
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import FACTORS, Factor
 from scores.declarations import declared_by_columns
-from scores.items import cut_input_notes, graded_rows
+from scores.items import graded_rows
 from scores.metrics import Declared
 from scores.published import shipped_table
 from scores.run_scores import normalise_rows
@@ -89,9 +86,7 @@ def read_source(path: Path, request: Request | None = None) -> Source:
     """
     path, request = Path(path), request or Request()
     if path.is_dir():
-        if not _is_study(path) and (
-            results := read_results(path, request) or read_logged_runs(path, request)
-        ):
+        if not _is_study(path) and (results := read_results(path, request)):
             return _of_table(results, path, request.axis)
         if flags := request.table_flags:
             raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
@@ -101,13 +96,8 @@ def read_source(path: Path, request: Request | None = None) -> Source:
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
     if file.suffix == SUFFIX and (results := read_results(file, request)):
         return _of_table(results, path, request.axis)
-    if file.suffix == EXCEL:
-        rows = to_rows(read_workbook(file, request), request, str(file), ";")
-        return _of_table(rows, path, request.axis)
-    if request.sheet is not None:
-        raise UsageError(f"--sheet is about an Excel file ({EXCEL}), and {path} is none; leave it out")
     if file.suffix not in SUFFIXES:
-        kinds = ", ".join((*SUFFIXES, EXCEL, SUFFIX))
+        kinds = ", ".join((*SUFFIXES, SUFFIX))
         raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")
     return _of_table(read_table(file, request), path, request.axis)
 
@@ -115,8 +105,7 @@ def read_source(path: Path, request: Request | None = None) -> Source:
 def _is_study(path: Path) -> bool:
     study = StudyFolder(path)
     return study.study_file.is_file() or any(
-        (x.is_run or x.is_scored) and not (x.path / SUMMARY).exists()
-        for x in (RunFolder(path), *study.run_folders())
+        x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders())
     )
 
 
@@ -193,7 +182,7 @@ def _read_study(folder: Path) -> Source:
     notes = [
         *(*of_earlier_source, *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
         *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
-        *(*without_items, *cut_input_notes(scored)),
+        *without_items,
     ]
     if written is None and study.cell_files():  # a folder of single trainings has neither
         notes.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -56,10 +56,6 @@ class StudyAxes(_Section):
         """Ids of the runs that are in no comparison."""
         others = {run_id for name, run_ids in self.stages.items() if name != MAIN for run_id in run_ids}
         return frozenset(others - set(self.stages.get(MAIN, ())))
-
-    def main(self, run_ids: Iterable[str]) -> frozenset[str]:
-        """Keep the runs that are compared."""
-        return frozenset(run_ids) - self.aside
 
     def variant(self, run_id: str, otherwise: str) -> str:
         """Return the level of the FFN of a run, whose name its files know."""
@@ -199,7 +195,7 @@ class Design:
     @property
     def compared(self) -> frozenset[str] | None:
         """The runs that are compared; None takes every run that is there."""
-        return None if self.run_ids is None else self.placed.main(self.run_ids)
+        return None if self.run_ids is None else self.run_ids - self.placed.aside
 
 
 def design_from(rows: pd.DataFrame) -> Design:

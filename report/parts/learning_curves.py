@@ -109,15 +109,14 @@ def _curves(runs: Sequence[RunFacts], baseline: Level) -> pd.DataFrame:
     places = np.unique(np.clip(every[0], max(x[0] for x in every), min(x[-1] for x in every)))
     places = places[np.unique(np.linspace(0, len(places) - 1, MOST_PLACES).round().astype(int))]
     curves = pd.concat(
-        pd.DataFrame({**_identity(run, len(places)), "tokens": places, "loss": _losses_at(run, places)})
-        for run in runs
-    )
+        pd.DataFrame({**_identity(run), "tokens": places, "loss": _losses_at(run, places)}) for run in runs
+    ).drop(columns="seed")
     means = curves[curves.variant == baseline].groupby("tokens").loss.mean()
     return curves.assign(difference=curves.loss - curves.tokens.map(means))
 
 
-def _identity(run: RunFacts, times: int) -> dict[str, list[Any]]:
-    return {name: [getattr(run, name)] * times for name in ("run_id", "family", "variant")}
+def _identity(run: RunFacts) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in ("run_id", "family", "variant", "seed")}
 
 
 def _losses_at(run: RunFacts, places: np.ndarray) -> np.ndarray:
@@ -135,8 +134,7 @@ def _departures(runs: Sequence[RunFacts]) -> pd.DataFrame:
     rows = []
     for run in runs:
         tokens, losses = _course(run)
-        identity = {name: getattr(run, name) for name in ("run_id", "family", "variant", "seed")}
-        identity |= {"unigram_loss": unigram, "threshold": threshold}
+        identity = _identity(run) | {"unigram_loss": unigram, "threshold": threshold}
         departure = {"tokens": _first_below(tokens, losses, threshold), "is_bound": losses[0] <= threshold}
         rows.append(identity | departure | {"end": tokens[-1], "final_loss": losses[-1]})
     return pd.DataFrame(rows)

@@ -5,29 +5,14 @@ They are described and not tested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.colors import LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
 
 from report.analysis import Analysis
-from report.document.markdown import (
-    ARROWS,
-    details,
-    difference,
-    family_label,
-    figure_names,
-    table,
-    title,
-    unit_name,
-)
-from report.figures import style
-from report.part import Draw, Page, Part, Section
+from report.document.markdown import ARROWS, details, difference, family_label, table, title, unit_name
+from report.part import Page, Part, Section
 from report.parts.comparisons import comparison_table
 from report.significance.arms import ArmTable, Key, arms_in_order
 from report.significance.axes import Benchmark
@@ -41,11 +26,6 @@ from scores.suites import HELD_OUT
 SIZES = ("benchmark", "part", "contrast", "family", "estimate", "standard_error", "df", "unit", "better",
          "num_runs_plus", "num_runs_minus")  # fmt: skip
 """Columns of differences that are not tested."""
-# Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
-COLOURS = LinearSegmentedColormap.from_list("worse-better", [style.VERMILION, "#ffffff", style.BLUE], N=41)
-UNKNOWN = "#d0d0d0"
-CELL_HEIGHT_IN = 0.26
-AROUND_IN = 1.9  # title, names across, colour scale and its label
 Differences = Mapping[Benchmark, tuple[Comparison, ...]]
 """Every variant and the baseline on every part, averaged over families, where there are several parts."""
 
@@ -111,12 +91,11 @@ def part_tables(parts: pd.DataFrame, outcomes: Mapping[Benchmark, Metric]) -> di
 
 
 def section(analysis: Analysis, differences: Differences, page: Page) -> Section:
-    """A heat map and the differences of each benchmark, then the scores of its tasks, each folded away."""
-    names, folds = figure_names("heat-map", analysis.benchmarks), []
+    """The differences of each benchmark, then the scores of its tasks, each folded away."""
+    folds = []
     for benchmark, comparisons in differences.items():
         unit = unit_name(analysis.metric(benchmark).unit) or "its own unit"
-        body = [page.figure(names[benchmark]), _differences(comparisons)]
-        folds.append(details(f"{title(benchmark)}: differences in {unit}", "\n\n".join(filter(None, body))))
+        folds.append(details(f"{title(benchmark)}: differences in {unit}", _differences(comparisons)))
     folds += [fold for benchmark in _with_tasks(analysis) for fold in _tasks(analysis, benchmark)]
     average = f", averaged over {analysis.strata}" if len(analysis.families) > 1 else ""
     text = f"Differences to `{analysis.baseline}`{average}, and means over seeds."
@@ -129,18 +108,14 @@ def section(analysis: Analysis, differences: Differences, page: Page) -> Section
     return Section(title="By phenomenon and task", summary="described, not tested", body=body)
 
 
-def _by_part(comparisons: Sequence[Comparison], value: Callable[[Comparison], Any]) -> pd.DataFrame:
-    """Arrange a value of each comparison: parts down, variants across, both in their order."""
-    cells: dict[str, dict[str, Any]] = {}
-    for c in comparisons:
-        cells.setdefault(c.contrast.compared, {})[str(c.part)] = value(c)
-    return pd.DataFrame(cells)
-
-
 def _differences(comparisons: Sequence[Comparison]) -> str:
-    cells = _by_part(comparisons, difference)
-    rows = [list(map(str, row)) for row in cells.itertuples(name=None)]
-    return table(["", *(f"`{name}`" for name in cells.columns)], rows)
+    """Write a table of differences: parts down, variants across, both in their order."""
+    cells: dict[str, dict[str, str]] = {}
+    for c in comparisons:
+        cells.setdefault(c.contrast.compared, {})[str(c.part)] = difference(c)
+    frame = pd.DataFrame(cells)
+    rows = [list(map(str, row)) for row in frame.itertuples(name=None)]
+    return table(["", *(f"`{name}`" for name in frame.columns)], rows)
 
 
 def _tasks(analysis: Analysis, benchmark: Benchmark) -> Iterator[str]:
@@ -166,78 +141,10 @@ def _task_table(analysis: Analysis, benchmark: Benchmark, tasks: pd.DataFrame) -
     return table(header, rows) if constants else table(header[:-1], [row[:-1] for row in rows])
 
 
-def figures(analysis: Analysis, differences: Differences) -> Mapping[str, Draw]:
-    """Draw a heat map of each benchmark."""
-    names = figure_names("heat-map", analysis.benchmarks)
-    return {
-        names[benchmark]: partial(draw_heat_map, analysis, comparisons)
-        for benchmark, comparisons in differences.items()
-    }
-
-
 def tables(analysis: Analysis, differences: Differences) -> Mapping[str, pd.DataFrame]:
     """Return every difference on a part."""
     by_benchmark = [c for benchmark in sorted(differences) for c in differences[benchmark]]
     return {"phenomena": comparison_table(by_benchmark).reindex(columns=SIZES)}
 
 
-def draw_heat_map(analysis: Analysis, comparisons: Sequence[Comparison]) -> tuple[Figure, str] | None:
-    """Draw the difference to the baseline in every part of a benchmark; nothing for fewer than two parts.
-
-    The longer list stands down the page, so that a narrow screen shows whole rows. Numbers are in the table
-    of the page.
-    """
-    estimates = _by_part(comparisons, lambda c: np.nan if c.estimate is None else c.estimate)
-    if len(estimates) < 2:
-        return None
-    first = comparisons[0]
-    estimates = estimates.reindex(columns=[str(x) for x in analysis.variants if str(x) in estimates])
-    unit = {"percent": "percentage points"}.get(first.unit or "", unit_name(first.unit))
-    label = f"difference to {analysis.baseline}{unit and f' ({unit})'}"
-    alternative = (
-        f"Heat map, {first.benchmark}: {label} in each of {len(estimates)} parts, "
-        f"a value for each {analysis.noun}, {family_label(first.family)}; grey without scores"
-    )
-    cells = {f"{name}, {part}": float(x) for (part, name), x in estimates.stack().items()}  # type: ignore[misc]
-    heading = style.titled(title(first.benchmark), style.extremes("", cells, "+.2g"), 60)
-    standing = estimates if len(estimates) >= estimates.shape[1] else estimates.T
-    return _heat_map(standing, label, heading), alternative
-
-
-def _heat_map(estimates: pd.DataFrame, label: str, heading: str) -> Figure:
-    """Draw one cell a number, with its sign where it is large, and the colour scale below."""
-    names = [str(name) for name in estimates.columns]
-    widest = max(map(style.text_width, names))
-    is_upright = widest * len(names) > style.WIDTH_IN / 2
-    figure = style.new_figure(CELL_HEIGHT_IN * len(estimates) + AROUND_IN + widest * is_upright)
-    axes = figure.subplots()
-    axes.set_facecolor(UNKNOWN)
-    limit = _colour_limit(estimates.to_numpy())
-    norm = Normalize(-limit, limit)
-    mesh = axes.pcolormesh(
-        np.ma.masked_invalid(estimates), cmap=COLOURS, norm=norm, edgecolors="white", lw=0.8
-    )
-    for (row, column), value in np.ndenumerate(estimates):
-        if abs(value) > limit / 4:  # a grey print has one grey for both ends of the scale
-            axes.text(column + 0.5, row + 0.5, "+" if value > 0 else "-", ha="center", va="center")
-    axes.set_title(heading)
-    axes.invert_yaxis()
-    axes.xaxis.tick_top()
-    axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=90 if is_upright else 0)
-    axes.set_yticks(np.arange(len(estimates)) + 0.5, [str(name) for name in estimates.index])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    bar = figure.colorbar(
-        mesh, location="bottom", fraction=0.2 / figure.get_figheight(), aspect=30, extend="both"
-    )
-    bar.ax.set_xlabel(style.filled(f"{label}; grey: no scores", 60), fontsize=style.SMALL)
-    return figure
-
-
-def _colour_limit(estimates: np.ndarray) -> float:
-    """Largest difference of the colour scale: four times the median one, so that one does not bleach all."""
-    sizes = np.abs(estimates[np.isfinite(estimates)])
-    return (min(float(sizes.max()), 4 * float(np.median(sizes))) if len(sizes) else 0.0) or 1.0
-
-
-PART = Part(name="phenomena", compute=compute, section=section, figures=figures, tables=tables)
+PART = Part(name="phenomena", compute=compute, section=section, tables=tables)

@@ -229,7 +229,6 @@ def _both(analysis: Analysis, tuned: Tuned, both: AtSharedRate) -> dict[str, str
         + (f" ({missing} of {num_runs} runs missing)" if missing > 0 else ""),
         "own value": ", ".join(dict.fromkeys(_point(choice.point) for choice in chosen)) or "-",
         "at its own": difference(both.own),
-        "": "same runs" if both.has_same_runs else "",
     }
 
 

@@ -24,7 +24,7 @@ from report.request import DECLARATIONS, NAME, Request
 from scores.exports import OF_TRACKER, STEP, refuse_names_of_runs, runs_of_export
 from scores.metrics import is_beside_scores, is_known_score
 from scores.rows import NO_METRIC, ROW_COLUMNS, unmark
-from scores.spreads import WHY, refuse_spreads
+from scores.spreads import WHY
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 ROW = "row"
@@ -102,13 +102,11 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
         header=None, skip_blank_lines=False, skiprows=num_skipped,
     )  # fmt: skip
     cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
-    cells = cells[(cells != "").any(axis=1)]
-    if cells.empty or cells.shape[1] == 1:
+    is_filled = cells != ""
+    cells = unmark(cells.loc[is_filled.any(axis=1), is_filled.any(axis=0)])
+    if cells.shape[1] < 2:
         raise ValueError("it needs variant, seed, benchmark and score, with , ; | or tabs between them")
-    names = cells.iloc[0].str.strip()
-    table = unmark(cells.iloc[1:]).set_axis(list(names), axis=1)
-    is_blank = (names == "").to_numpy() & (table == "").all().to_numpy()  # a delimiter ends each line
-    return table.loc[:, ~is_blank], delimiter
+    return cells.iloc[1:].set_axis(list(cells.iloc[0].str.strip()), axis=1), delimiter
 
 
 def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str = ",") -> TableOfRows:
@@ -134,7 +132,6 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     if table.empty:
         return TableOfRows(table=table)
     table = _finished(_as_text(table), context)
-    refuse_spreads(table, request.scores, origin)
     if "score" in table.columns and request.scores:
         cure = f"leave out --scores, or write --columns score={request.scores[0]}"
         raise context.error(f" has a column score, so it has a row for each score; {cure}")
@@ -240,7 +237,7 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     if "benchmark" in others:
         fields = fields.rename(columns={"benchmark": "metric"})
     elif "benchmark" not in fields:
-        fields["benchmark"] = long["sheet"] if "sheet" in others else NO_METRIC
+        fields["benchmark"] = NO_METRIC
     if "metric" in {*others} & {*fields.columns}:
         raise context.error(f" has benchmark and metric; write --columns score={shlex.quote(scores[0])}")
     return (

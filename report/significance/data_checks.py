@@ -134,20 +134,16 @@ def gravest_first(*notes: str) -> tuple[str, ...]:
     return tuple(sorted(notes, key=lambda note: [not re.search(pattern, note) for pattern in gravest]))
 
 
-def notes_on_scores(
-    rows: pd.DataFrame, runs: pd.DataFrame, runs_of_all: pd.DataFrame, baseline: Level
-) -> Iterator[str]:
+def notes_on_scores(runs: pd.DataFrame, runs_of_all: pd.DataFrame, baseline: Level) -> Iterator[str]:
     """Point out what is kept, in the order of the page; a warning of one's own is a function and a line here.
 
     Args:
-        rows: What ``clean_rows`` returns.
         runs: What ``mean_scores`` returns of them: one score a run and benchmark.
         runs_of_all: Those of them that every variant was to have.
         baseline: The variant that all others are compared with.
     """
     yield from balance_notes(runs_of_all, baseline)
     yield from outlier_notes(find_outliers(runs))
-    yield from item_notes(rows)
     yield from flat_notes(runs)
 
 
@@ -183,14 +179,6 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
         "so these arms add no uncertainty to an interval; do the models tell the answers apart at all?"
         for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
     ]
-
-
-def item_notes(rows: pd.DataFrame) -> Iterator[str]:
-    """Say where runs were scored on different numbers of items: their spread is not seeds alone."""
-    items = rows.groupby(["benchmark", "task", "metric"])["n_items"].agg(["min", "max"])
-    uneven = items[items["min"] != items["max"]].reset_index().drop_duplicates(["benchmark", "task"])
-    for _, row in uneven.iterrows():
-        yield f"{row.benchmark} {row.task}: runs were scored on {row['min']} to {row['max']} items"
 
 
 def find_outliers(scores: pd.DataFrame) -> pd.DataFrame:

@@ -153,15 +153,12 @@ class CorrectedGroups:
 
     def __init__(self, plan: MultipleComparisons, comparisons: Sequence[Comparison]) -> None:
         self._plan = plan
-        members: dict[Hashable, dict[int, Comparison]] = {}
+        groups: dict[Hashable, dict[int, Comparison]] = {}
         for place, comparison in self._marked(dict(enumerate(comparisons))).items():
             # All primary comparisons are one group, else those of one metric and scope.
             scope = None if comparison.is_primary else (comparison.benchmark, comparison.family)
-            members.setdefault(scope, {})[place] = comparison
-        self._groups = [
-            _Group(group, plan.correction([*group.values()]), plan.inference.level)
-            for group in members.values()
-        ]
+            groups.setdefault(scope, {})[place] = comparison
+        self._groups = [(group, plan.correction([*group.values()])) for group in groups.values()]
 
     def _marked(self, comparisons: Members) -> dict[int, Comparison]:
         return {place: replace(c, is_primary=self._plan.is_primary(c)) for place, c in comparisons.items()}
@@ -173,48 +170,25 @@ class CorrectedGroups:
             exchanged: By the place of the one that each stands for, of its metric, contrast and scope.
         """
         marked, corrected = self._marked(exchanged), dict[int, Comparison]()
-        for group in self._groups:
-            corrected |= group.correct(marked)
+        for group, correction in self._groups:
+            if inside := {place: c for place, c in marked.items() if place in group}:
+                everything = _corrected(group | inside, correction, self._plan.inference.level)
+                corrected |= {place: everything[place] for place in inside}
         return {place: corrected[place] for place in exchanged}
 
 
-class _Group:
-    """Differences and equivalences that are corrected together.
-
-    Args:
-        members: The comparisons.
-        correction: Of their differences; equivalences are corrected by Holm.
-        level: Of all of them together.
-    """
-
-    def __init__(self, members: Members, correction: Correction, level: float) -> None:
-        self._correction, self._level = correction, level
-        self._p = {place: c.p_sequential for place, c in members.items()}
-        self._equivalence = {place: c.p_equivalence_sequential for place, c in members.items()}
-
-    def correct(self, exchanged: Members) -> dict[int, Comparison]:
-        """Correct those members that are exchanged for others."""
-        members = {place: c for place, c in exchanged.items() if place in self._p}
-        if not members:
-            return {}
-        p_values = self._p | {place: c.p_sequential for place, c in members.items()}
-        levels = dict(zip(p_values, self._correction.levels([*p_values.values()], self._level), strict=True))
-        corrected = _adjusted(p_values, self._correction)
-        equivalence = {place: c.p_equivalence_sequential for place, c in members.items()}
-        equivalent = _adjusted(self._equivalence | equivalence, Holm())
-        return {
-            place: replace(
-                c,
-                p_corrected=corrected[place],
-                level_simultaneous=(level := levels[place]) and c.look.nominal(level),
-                p_equivalence_holm=equivalent[place],
-            )
-            for place, c in members.items()
-        }
-
-
-def _adjusted(p_values: Mapping[int, float | None], correction: Correction) -> dict[int, float | None]:
-    return dict(zip(p_values, correction.adjust([*p_values.values()]), strict=True))
+def _corrected(members: Members, correction: Correction, level: float) -> dict[int, Comparison]:
+    """Correct the differences of a group, and its equivalences by Holm."""
+    p_values = [c.p_sequential for c in members.values()]
+    levels, corrected = correction.levels(p_values, level), correction.adjust(p_values)
+    equivalent = Holm().adjust([c.p_equivalence_sequential for c in members.values()])
+    numbers = zip(members.items(), corrected, levels, equivalent, strict=True)
+    return {
+        place: replace(
+            c, p_corrected=p, level_simultaneous=alone and c.look.nominal(alone), p_equivalence_holm=p_same
+        )
+        for (place, c), p, alone, p_same in numbers
+    }
 
 
 def with_interval(comparison: Comparison, level: float) -> Comparison:

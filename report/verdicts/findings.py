@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,15 +36,6 @@ class AtSharedRate:
     """By itself: a size, of which no verdict is told."""
     own: Comparison
     """As reported, each variant at its own rate."""
-
-    @property
-    def has_same_runs(self) -> bool:
-        """Whether the shared rate is each one's own: the intervals then differ by what the choice adds."""
-        shared, reported = self.shared, self.own
-        numbers = [(c.num_runs_plus, c.num_runs_minus) for c in (shared, reported)]
-        if numbers[0] != numbers[1] or shared.estimate is None or reported.estimate is None:
-            return False
-        return math.isclose(shared.estimate, reported.estimate, rel_tol=1e-9, abs_tol=1e-9)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from report.analysis import Analysis
 from report.command import main
 from report.compute import analyse
 from report.inputs.sources import read_source, source_of_frame
-from report.page import make_card
+from report.page import answer, next_steps
 from report.part import NextStep, Part
 from report.parts import PARTS
 from report.request import Request
@@ -147,7 +147,7 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(made, tmp_path, c
     assert f"ffn-ablations report {made} --out {out} --baseline gelu --margin" in text
     links = re.findall(r"!\[([^\]]+)\]\((figures/[^)]+\.svg)\)", text)
     drawn = {Path(link).stem for _, link in links}
-    assert drawn >= {"forest", "seeds", "cost", "heat-map-embedded-pairs"}
+    assert drawn >= {"forest", "seeds", "cost"}
     assert not [name for name in drawn if name.startswith("forest-")]  # all three are in the first one
     for suffix in (".svg", ".png"):
         assert {path.stem for path in (out / "figures").glob(f"*{suffix}")} == drawn
@@ -380,7 +380,7 @@ def test_whoever_a_sentence_names_has_the_size_that_it_says(page: Analysis):
         r"(?: is (?:better|worse) than `[^`]+` by| by| may still differ by up to"
         r"| is undecided \(it may still differ by up to) ([\d.]+)"
     )
-    for sentence in make_card(page).answer:
+    for sentence in answer(page):
         pairs = set(pattern.findall(sentence))
         assert pairs <= sizes, sentence
         assert pairs or " by " not in sentence
@@ -388,7 +388,7 @@ def test_whoever_a_sentence_names_has_the_size_that_it_says(page: Analysis):
 
 def test_contrasts_asked_for_are_in_the_answer():
     found = with_contrasts()
-    sentences = [x for x in make_card(found).answer if x.startswith("Of the other contrasts, ")]
+    sentences = [x for x in answer(found) if x.startswith("Of the other contrasts, ")]
     assert len(sentences) == len(found.primary)
     for sentence, benchmark in zip(sentences, found.primary, strict=True):
         first, second = (c for c in found.contrasts if c.benchmark == benchmark and c.is_primary)
@@ -404,10 +404,11 @@ def test_contrasts_asked_for_are_in_the_answer():
 def test_families_that_differ_are_told_and_no_seeds_are_proposed_where_they_cancel(shift: float, said: str):
     noise = 0.3 * stats.zscore(np.arange(5.0), ddof=1)
     shifts = {("x", "gelu"): 0, ("x", "a"): -2.75, ("y", "gelu"): 1, ("y", "a"): 1 + shift}
-    card = make_card(analysed(table({arm: 60 + level + noise for arm, level in shifts.items()})))
-    assert said in " ".join(card.answer)
-    assert len(card.answer) == 1 + bool(said)
-    assert not card.steps
+    analysis = analysed(table({arm: 60 + level + noise for arm, level in shifts.items()}))
+    sentences = answer(analysis)
+    assert said in " ".join(sentences)
+    assert len(sentences) == 1 + bool(said)
+    assert not next_steps(analysis)
 
 
 def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
@@ -417,12 +418,12 @@ def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
     steps = (step("many runs", 0.8, 40), step("hardly ever", 0.4, 1), step("few runs", 0.6, 10))
     part = Part(name="mine", compute=bool, section=lambda *_: None, steps=lambda *_: steps)
     found = replace(analysed(frame(0)), parts=(part,), results={"mine": True})
-    first, second, *care = make_card(found).steps
+    first, second, *care = next_steps(found)
     assert first.startswith("few runs (10 runs) would show a difference of `kan` in 60% of studies")
     assert second.startswith("many runs (40 runs)")
     assert care == ["Added runs are a second reading (docs/statistics.md)."]
     design = replace(found.source.design, written=True, typed="my.yaml --trust-remote-code")
-    first, *_ = make_card(replace(found, source=replace(found.source, design=design))).steps
+    first, *_ = next_steps(replace(found, source=replace(found.source, design=design)))
     assert first.endswith(": `ffn-ablations study run my.yaml --trust-remote-code --seeds 1-9`.")
 
 

@@ -17,7 +17,7 @@ from eval.model_card import _values
 from report.compute import analyse
 from report.inputs.sources import read_source
 from report.request import Request
-from scores.items import GRADES, cut_input_notes, cut_inputs, graded_rows
+from scores.items import GRADES, cut_inputs, graded_rows
 from scores.rows import ROW_COLUMNS, check_rows, read_rows, unmark
 from scores.store import Measured, ResultStore, Scores, read_scores
 from scores.suites import SUITES
@@ -367,19 +367,7 @@ def test_a_task_with_a_score_that_is_not_finite_is_left_out_alone(graded_study: 
     assert set(own.task) == {"agreement", "number"}
 
 
-def test_a_task_is_named_where_most_of_its_inputs_lost_tokens(tmp_path: Path):
+def test_a_task_is_named_where_most_of_its_inputs_lost_tokens():
     shares = {"whole": [False] * 4, "half": [True, False], "most": [True, True, False, True], "all": [True]}
     rows = [(task, x) for task, own in shares.items() for x in own]
-    table = pd.DataFrame(rows, columns=["task", "truncated"])
-    assert cut_inputs(table) == {"most": 0.75, "all": 1.0}
-    runs = {name: RunFolder(tmp_path / name) for name in "ab"}
-    for run in runs.values():
-        run.items_dir.mkdir(parents=True)
-        table.to_parquet(run.items_file("glue"))
-        pd.DataFrame({"task": ["x"], "correct": [True]}).to_parquet(run.items_file("blimp"))
-    table[table.task == "all"].to_parquet(runs["b"].items_file("glue"))
-    (runs["b"].items_dir / "broken.parquet").write_bytes(b"no parquet")
-    assert cut_input_notes(runs) == [
-        "glue/all: 100% of the inputs are longer than what the model reads, and cut, in a, b",
-        "glue/most: 75% of the inputs are longer than what the model reads, and cut, in a",
-    ]
+    assert cut_inputs(pd.DataFrame(rows, columns=["task", "truncated"])) == {"most": 0.75, "all": 1.0}

@@ -23,18 +23,11 @@ def source(tmp_path: Path, text: str, **request: Any) -> Source:
 )
 def test_a_mean_with_its_spread_is_no_run(cell: str, is_mean: bool, header: str, tmp_path: Path):
     name = header.split(",")[2]
-    flags = {} if name == "score" else {"scores": (name,)} if not is_mean else {}
+    is_found = name == "score" or (name == "accuracy" and is_mean)
+    flags = {} if is_found else {"scores": (name,)}
     with pytest.raises(UsageError, match="is not a number") as told:
         source(tmp_path, f"{header}\ngelu,1,{cell},3\nkan,1,{cell},3\n", **flags)
     assert ("one row a run" in str(told.value)) == is_mean
-
-
-def test_a_column_of_spreads_beside_means_is_told_but_not_that_of_a_run_over_its_items(tmp_path: Path):
-    rows = "gelu,{}70.0,0.7\nkan,{}66.0,0.7\n"
-    with pytest.raises(UsageError, match="acc_std is a spread"):
-        source(tmp_path, "model,acc_mean,acc_std\n" + rows.format("", ""))
-    found = source(tmp_path, "model,seed,acc,acc_std\n" + rows.format("1,", "1,"), scores=("acc",))
-    assert list(found.rows.score) == [70, 66]
 
 
 @pytest.mark.parametrize("cells", [("1", "2"), ("seed1", "seed2"), ("Seed 1", "Seed 2"), ("s1", "run_2")])

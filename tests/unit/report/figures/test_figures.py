@@ -129,7 +129,7 @@ def assert_nothing_overlaps(figure: Figure) -> None:
 
 
 def assert_is_readable(analysis: Analysis, drawn: Mapping[str, Drawing]) -> None:
-    kinds = {"forest", "seeds", "heat-map-blimp", "cost", "learning-curves", "gradient-norms"}
+    kinds = {"forest", "seeds", "cost", "learning-curves", "gradient-norms"}
     assert set(drawn) == (kinds - {"cost"} if is_crowd(analysis) else kinds)
     for figure, alt in drawn.values():
         assert_nothing_overlaps(figure)
@@ -188,7 +188,7 @@ def test_every_axis_has_a_unit(drawn: Mapping[str, Drawing]):
             continue
         shared = f"{figure.get_supxlabel()} {figure.get_supylabel()}"
         for axes in figure.axes:
-            if axes.get_xticklabels() and not name.startswith("heat-map"):
+            if axes.get_xticklabels():
                 assert re.search(units, axes.get_xlabel() or figure.get_supxlabel()), name
         assert re.search(units, shared + " ".join(axes.get_xlabel() for axes in figure.axes)), name
 

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from report.analysis import Analysis
 from report.inputs.run_facts import Evaluation, RunFacts
 from report.inputs.sources import Source, source_of_frame
-from report.page import make_card
+from report.page import card
 from report.part import Page
 from report.parts import cost, learning_curves, sizes
 from report.request import Request
@@ -396,7 +396,7 @@ def test_the_card_says_once_whether_all_runs_left(seen: Analysis):
     latest = (result.departures.tokens / TOKENS).max()
     sentence = f"All 8 runs left the unigram plateau (5.88 nats), the last after {latest:.0%} of training."
     assert learning_curves.plateau_sentence(result.departures) == sentence
-    assert make_card(seen).markdown.count(sentence) == 1
+    assert card(seen).count(sentence) == 1
 
 
 def test_runs_that_stay_on_the_plateau_are_counted():

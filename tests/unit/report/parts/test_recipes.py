@@ -11,7 +11,7 @@ from report.analysis import Analysis
 from report.document.markdown import family_label
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import source_of_frame
-from report.page import make_card
+from report.page import card
 from report.part import Page
 from report.parts import power, recipes
 from report.request import Request
@@ -76,7 +76,7 @@ def test_the_recipe_that_takes_least_time_is_recommended() -> None:
         assert recipe.baseline_score == pytest.approx(3)
     assert table.late_runs.tolist() == ["", ""]
     assert table.recipe[table.is_recommended].tolist() == ["sharp"]
-    assert "sharp needs the least training" in make_card(analysis).markdown
+    assert "sharp needs the least training" in card(analysis)
 
 
 @pytest.mark.parametrize(("loss", "best"), [(3.1, "sharp"), (3.2, "noisy"), (2.0, "sharp")])

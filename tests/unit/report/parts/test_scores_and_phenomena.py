@@ -10,10 +10,9 @@ from scipy import stats
 
 from report.analysis import Analysis
 from report.inputs.sources import source_of_frame
-from report.page import make_card
+from report.page import card
 from report.part import Page
 from report.parts import phenomena, published, scores, sensitivity
-from report.significance.axes import Benchmark
 from report.write import number_tables
 from scores.published import read_published
 from scores.run_scores import normalise_rows
@@ -80,9 +79,8 @@ def test_the_figure_has_every_seed_as_a_dot(scored: pd.DataFrame, of_scores: Ana
     assert sorted(dots) == pytest.approx(sorted(scored.score))
 
 
-PAGE = Page(alternative_texts={"heat-map-blimp": "a map"})
+PAGE = Page(alternative_texts={})
 FAMILIES, VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan", "relu", "swish")
-BLIMP = Benchmark("blimp")
 
 
 def made_tasks(groups: dict[str, int]) -> pd.DataFrame:
@@ -128,7 +126,6 @@ def test_the_page_has_plain_differences_and_nothing_tested(of_tasks, analysis):
     for group, row in expected.iterrows():
         line, *_ = (x for x in text.splitlines() if x.startswith(f"| {group} | ") and "accuracy" not in x)
         assert list(map(float, line.split("|")[2:-1])) == pytest.approx(row.to_list(), abs=0.05)
-    assert "![a map](figures/heat-map-blimp.svg)" in text
     assert not re.search(r"\*\*|\bp\b|significant", text)
 
 
@@ -146,25 +143,6 @@ def test_tasks_have_a_table_in_each_family(of_tasks: pd.DataFrame, analysis: Ana
     for family in FAMILIES:
         cells = " | ".join(f"{means[family, 'binding 2', name]:.1f}" for name in VARIANTS)
         assert f"| binding | binding 2 | accuracy ↑ | {cells} |" in text
-
-
-def test_the_heat_map_shows_the_differences() -> None:
-    of_tasks = made_tasks({"g": 5})
-    analysis = analysed(of_tasks)
-    comparisons = phenomena.PART.of(analysis)[BLIMP]
-    figure, alternative = phenomena.draw_heat_map(analysis, comparisons)
-    axes, scale = figure.axes
-    rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
-    assert rows == [f"g {i}" for i in range(5)]
-    assert columns == ["kan", "relu", "swish"]
-    expected = differences(of_tasks, "task")
-    mesh = axes.collections[0]
-    np.testing.assert_allclose(mesh.get_array().reshape(5, 3), expected)
-    low, high = mesh.get_clim()
-    assert low == -high
-    assert high == pytest.approx(np.abs(expected.to_numpy()).max())  # no cell is four times the median one
-    assert "percentage points" in scale.get_xlabel()
-    assert "in each of 5 parts" in alternative
 
 
 def test_a_table_without_tasks_has_no_phenomena() -> None:
@@ -313,7 +291,7 @@ def test_one_run_that_carries_a_verdict_is_named():
     assert stats.ttest_ind(gelu[:4], kan, equal_var=False).pvalue < 0.05
     found = of_two(gelu, kan)
     assert changes(found) == {"f gelu seed 5": "worse"}
-    assert "Shown only without one run: `kan`." in make_card(found).checks
+    assert "Shown only without one run: `kan`." in card(found)
 
 
 def test_a_clear_difference_is_robust():
