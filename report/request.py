@@ -72,6 +72,8 @@ class Request(Section):
     """Columns of a table that are scores, one benchmark each, where it has no column score."""
     names: str | None = None
     """How names of runs or models are made up, "{family}-{variant}-seed{seed}"; {_} stands for anything."""
+    sheet: str | None = None
+    """Which sheet of an Excel file."""
     axis: tuple[str, ...] = ()
     """A column of a table that tells runs apart as family and seed do, such as size; may be given several
     times. Differences are then averaged over families at each of its levels. A study names its own."""
@@ -136,7 +138,9 @@ class Request(Section):
     @property
     def table_flags(self) -> list[str]:
         """The flags that say how a table is to be read."""
-        return [f"--{name}" for name in ("axis", "columns", "scores", "names") if getattr(self, name)]
+        return [
+            f"--{name}" for name in ("axis", "columns", "scores", "names", "sheet") if getattr(self, name)
+        ]
 
     @cached_property
     def planned_looks(self) -> Plan | None:

@@ -13,6 +13,7 @@ from base.errors import UsageError
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
+from report.inputs.logged_runs import read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
 from report.inputs.study_checks import (
     FailedRun,
@@ -25,7 +26,7 @@ from report.inputs.study_checks import (
 from report.inputs.study_design import Design, StudyAxes, design_from, read_design
 from report.readers.lm_eval import SUFFIX, read_results
 from report.readers.reading import TABLE, TableOfRows
-from report.readers.tables import SUFFIXES, read_table, to_rows
+from report.readers.tables import EXCEL, SUFFIXES, read_table, to_rows
 from report.request import Request
 from report.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from report.significance.factor import FACTORS, Factor
@@ -86,7 +87,9 @@ def read_source(path: Path, request: Request | None = None) -> Source:
     """
     path, request = Path(path), request or Request()
     if path.is_dir():
-        if not _is_study(path) and (results := read_results(path, request)):
+        if not _is_study(path) and (
+            results := read_results(path, request) or read_logged_runs(path, request)
+        ):
             return _of_table(results, path, request.axis)
         if flags := request.table_flags:
             raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
@@ -96,6 +99,8 @@ def read_source(path: Path, request: Request | None = None) -> Source:
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
     if file.suffix == SUFFIX and (results := read_results(file, request)):
         return _of_table(results, path, request.axis)
+    if request.sheet is not None and file.suffix != EXCEL:
+        raise UsageError(f"--sheet is about an Excel file ({EXCEL}), and {path} is none; leave it out")
     if file.suffix not in SUFFIXES:
         kinds = ", ".join((*SUFFIXES, SUFFIX))
         raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")

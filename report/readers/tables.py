@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ from scores.metrics import is_beside_scores, is_known_score
 from scores.rows import NO_METRIC, ROW_COLUMNS, unmark
 from scores.spreads import WHY
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
+EXCEL = ".xlsx"
+SUFFIXES = (".csv", ".tsv", ".parquet", EXCEL)
 ROW = "row"
 """What the index of a table is called whose labels are rows of its file, counted from 1."""
 _NAME_COLUMNS = ("model", "model_name", "method", "name", "run", "run_name")
@@ -64,15 +66,20 @@ def read_table(path: Path, request: Request) -> TableOfRows:
     """Read a file with a table.
 
     Args:
-        path: CSV or TSV (UTF-8, or UTF-16 with its mark), or parquet.
+        path: CSV or TSV (UTF-8, or UTF-16 with its mark), parquet, or Excel.
         request: What the user said of it.
 
     Raises:
         UsageError: If it cannot be read, or is no table of scores.
     """
     try:
-        table, delimiter = _read(path)
-    except (OSError, ValueError, AttributeError) as error:
+        table, delimiter = _read(path, request.sheet)
+    except ImportError:
+        raise UsageError(
+            f'{path} needs openpyxl, which is not installed; pip install "ffn-ablations[excel]" installs it, '
+            "or save the sheet as CSV"
+        ) from None
+    except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
         cure = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
         raise UsageError(f"{path} is not a readable table: {first_line(error)}{cure}") from None
     if table.empty:
@@ -81,14 +88,32 @@ def read_table(path: Path, request: Request) -> TableOfRows:
     return replace(rows, kind="rows file") if path.suffix == ".parquet" else rows
 
 
-def _read(path: Path) -> tuple[pd.DataFrame, str]:
+def _read(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     """Read a table as it is written, and what separates its fields."""
     if path.suffix == ".parquet":
         return pd.read_parquet(path), ","
+    if path.suffix == EXCEL:
+        return _read_sheet(path, sheet), ";"
     content = path.read_bytes()
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = content.decode("utf-16" if is_wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     return _parse(text)
+
+
+def _read_sheet(path: Path, name: str | None) -> pd.DataFrame:
+    """Read the sheet of that name, or the only one that is filled."""
+    sheets = pd.read_excel(
+        path, sheet_name=None, header=None, dtype=object, keep_default_na=False, engine="openpyxl"
+    )
+    filled: dict[str, pd.DataFrame] = {}
+    for key, cells in sheets.items():
+        table = _named(cells.fillna("").set_axis(pd.RangeIndex(1, len(cells) + 1, name=ROW)))
+        filled |= {str(key): table} if len(table) else {}
+    if name is None and len(filled) == 1:
+        (name,) = filled
+    if name not in filled:
+        raise ValueError(f"choose one of its sheets, --sheet NAME: {', '.join(filled) or 'all are empty'}")
+    return filled[name]
 
 
 def _parse(text: str) -> tuple[pd.DataFrame, str]:
@@ -102,11 +127,19 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
         header=None, skip_blank_lines=False, skiprows=num_skipped,
     )  # fmt: skip
     cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
-    is_filled = cells != ""
-    cells = unmark(cells.loc[is_filled.any(axis=1), is_filled.any(axis=0)])
-    if cells.shape[1] < 2:
+    table = _named(unmark(cells))
+    if table.shape[1] < 2:
         raise ValueError("it needs variant, seed, benchmark and score, with , ; | or tabs between them")
-    return cells.iloc[1:].set_axis(list(cells.iloc[0].str.strip()), axis=1), delimiter
+    return table, delimiter
+
+
+def _named(cells: pd.DataFrame) -> pd.DataFrame:
+    """Take the first row that is not empty for names, and leave out empty rows and columns."""
+    is_filled = cells.astype(str) != ""
+    cells = cells.loc[is_filled.any(axis=1), is_filled.any(axis=0)]
+    if cells.empty:
+        return cells
+    return cells.iloc[1:].set_axis(list(cells.iloc[0].astype(str).str.strip()), axis=1)
 
 
 def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str = ",") -> TableOfRows:

@@ -309,7 +309,8 @@ def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> N
     found = []
     for path in MODULES.values():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-        where_names_are = ("folder_names.py", "base/files.py", "base/model_folders.py")
+        # The last reads what trackers left, whose files have names of their own.
+        where_names_are = ("folder_names.py", "base/files.py", "base/model_folders.py", "logged_runs.py")
         if name.endswith(where_names_are):
             continue
         found += [(name, word) for word in re.findall(r"\.parents\[|\.parent\.parent|\*/\*/\*", text)]

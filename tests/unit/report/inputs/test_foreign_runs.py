@@ -1,5 +1,6 @@
-"""Exports of W&B and MLflow: the scores put in come out."""
+"""Sheets of Excel, events of TensorBoard, exports of W&B and MLflow: the scores put in come out."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,62 @@ LOSSES = {(variant, seed): 2.0 + seed / 8 + (variant == "kan") for variant, seed
 def losses(path: Path, **request: Any) -> dict[tuple[str, int], float]:
     rows = read_source(path, Request(**request)).rows
     return dict(zip(zip(rows.variant, rows.seed, strict=True), rows.score, strict=True))
+
+
+def write_book(path: Path, **sheets: pd.DataFrame) -> Path:
+    with pd.ExcelWriter(path) as book:
+        for name, table in sheets.items():
+            table.to_excel(book, sheet_name=name, index=False, startrow=1)  # an empty row above
+    return path
+
+
+TABLE = pd.DataFrame([(*run, loss) for run, loss in LOSSES.items()], columns=["Model", "Seed", "val_loss"])
+
+
+def test_the_only_sheet_that_is_filled_is_read_and_rows_are_those_of_the_file(tmp_path: Path):
+    assert losses(write_book(tmp_path / "a.xlsx", Results=TABLE, Sheet2=pd.DataFrame())) == LOSSES
+    bad = TABLE.assign(Seed=[1, 2, "x", 1, 2, 3])
+    with pytest.raises(UsageError, match="seed 'x' in row 5 is not a number"):
+        losses(write_book(tmp_path / "a.xlsx", Results=bad))
+
+
+def test_one_of_different_sheets_is_chosen_by_its_name(tmp_path: Path):
+    path = write_book(tmp_path / "a.xlsx", main=TABLE, sizes=pd.DataFrame({"Model": ["gelu"], "n": [1]}))
+    assert losses(path, sheet="main") == LOSSES
+    for sheet, message in ((None, "--sheet NAME: main, sizes"), ("man", "--sheet NAME: main, sizes")):
+        with pytest.raises(UsageError, match=message):
+            losses(path, sheet=sheet)
+    (tmp_path / "b.csv").write_text("variant,seed,val_loss\ngelu,1,2\n")
+    with pytest.raises(UsageError, match="--sheet is about an Excel file"):
+        losses(tmp_path / "b.csv", sheet="main")
+
+
+def test_without_its_package_or_of_another_format_a_line_says_what_to_do(tmp_path: Path, monkeypatch):
+    (tmp_path / "b.xlsx").write_text("no zip")
+    with pytest.raises(UsageError, match="not a readable table: File is not a zip"):
+        losses(tmp_path / "b.xlsx")
+    path = write_book(tmp_path / "a.xlsx", Results=TABLE)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(UsageError, match=r'pip install "ffn-ablations\[excel\]"'):
+        losses(path)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    "folder", ["{}-seed{}", "{}/seed_{}", "{}_s{}/runs/Nov27_host", "{}-seed{}/version_0"]
+)
+def test_the_last_value_of_each_scalar_of_a_folder_of_events_is_a_score(folder: str, tmp_path: Path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    for run, loss in LOSSES.items():
+        with SummaryWriter(str(tmp_path / folder.format(*run))) as writer:
+            for step in (100, 200, 300)[: 2 if run == ("kan", 3) else 3]:
+                writer.add_scalar("eval/loss", loss + 300 - step, step)
+                writer.add_scalar("lr", 0.1, step)
+            writer.add_hparams({"ffn": run[0]}, {"hparam/x": 1.0})  # in a folder of its own
+    found = read_source(tmp_path, Request(scores=("eval/loss",)))
+    assert losses(tmp_path, scores=("eval/loss",)) == LOSSES | {("kan", 3): LOSSES["kan", 3] + 100}
+    assert any("ended before step 300" in note and note.count("(200)") == 1 for note in found.notes)
 
 
 def history(names: list[str]) -> list[dict[str, Any]]:
