@@ -73,7 +73,8 @@ class Request(Section):
     names: str | None = None
     """How names of runs or models are made up, "{family}-{variant}-seed{seed}"; {_} stands for anything."""
     sheet: str | None = None
-    """Which sheet of an Excel file."""
+    """Which sheet of an Excel file; those with the same columns are one table if a flag says what sheets are,
+    --columns seed=sheet."""
     axis: tuple[str, ...] = ()
     """A column of a table that tells runs apart as family and seed do, such as size; may be given several
     times. Differences are then averaged over families at each of its levels. A study names its own."""

@@ -13,7 +13,7 @@ from base.errors import UsageError
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
-from report.inputs.logged_runs import read_logged_runs
+from report.inputs.logged_runs import SUMMARY, read_logged_runs
 from report.inputs.run_facts import RunFacts, held_out_rows, read_all_facts, read_tables
 from report.inputs.study_checks import (
     FailedRun,
@@ -110,7 +110,8 @@ def read_source(path: Path, request: Request | None = None) -> Source:
 def _is_study(path: Path) -> bool:
     study = StudyFolder(path)
     return study.study_file.is_file() or any(
-        x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders())
+        (x.is_run or x.is_scored) and not (x.path / SUMMARY).exists()
+        for x in (RunFolder(path), *study.run_folders())
     )
 
 

@@ -27,7 +27,7 @@ from scores.metrics import is_beside_scores, is_known_score
 from scores.rows import NO_METRIC, ROW_COLUMNS, unmark
 from scores.spreads import WHY
 
-EXCEL = ".xlsx"
+EXCEL, SHEET = ".xlsx", "sheet"
 SUFFIXES = (".csv", ".tsv", ".parquet", EXCEL)
 ROW = "row"
 """What the index of a table is called whose labels are rows of its file, counted from 1."""
@@ -73,7 +73,7 @@ def read_table(path: Path, request: Request) -> TableOfRows:
         UsageError: If it cannot be read, or is no table of scores.
     """
     try:
-        table, delimiter = _read(path, request.sheet)
+        table, delimiter = _read(path, request)
     except ImportError:
         raise UsageError(
             f'{path} needs openpyxl, which is not installed; pip install "ffn-ablations[excel]" installs it, '
@@ -88,20 +88,20 @@ def read_table(path: Path, request: Request) -> TableOfRows:
     return replace(rows, kind="rows file") if path.suffix == ".parquet" else rows
 
 
-def _read(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
+def _read(path: Path, request: Request) -> tuple[pd.DataFrame, str]:
     """Read a table as it is written, and what separates its fields."""
     if path.suffix == ".parquet":
         return pd.read_parquet(path), ","
     if path.suffix == EXCEL:
-        return _read_sheet(path, sheet), ";"
+        return _read_sheets(path, request), ";"
     content = path.read_bytes()
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = content.decode("utf-16" if is_wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     return _parse(text)
 
 
-def _read_sheet(path: Path, name: str | None) -> pd.DataFrame:
-    """Read the sheet of that name, or the only one that is filled."""
+def _read_sheets(path: Path, request: Request) -> pd.DataFrame:
+    """Read the sheet that a user names, else all of an Excel file as one table, ``sheet`` their names."""
     sheets = pd.read_excel(
         path, sheet_name=None, header=None, dtype=object, keep_default_na=False, engine="openpyxl"
     )
@@ -109,11 +109,21 @@ def _read_sheet(path: Path, name: str | None) -> pd.DataFrame:
     for key, cells in sheets.items():
         table = _named(cells.fillna("").set_axis(pd.RangeIndex(1, len(cells) + 1, name=ROW)))
         filled |= {str(key): table} if len(table) else {}
-    if name is None and len(filled) == 1:
-        (name,) = filled
-    if name not in filled:
-        raise ValueError(f"choose one of its sheets, --sheet NAME: {', '.join(filled) or 'all are empty'}")
-    return filled[name]
+    listed = first_few(list(filled), 8) if filled else "all are empty"
+    if request.sheet is not None:
+        filled = {name: table for name, table in filled.items() if name == request.sheet}
+    are_alike = len({tuple(sorted(table.columns)) for table in filled.values()}) == 1
+    if not are_alike:
+        raise ValueError(f"choose one of its sheets, --sheet NAME: {listed}")
+    is_said = SHEET in (*request.names_of_columns.values(), *request.axis)
+    if len(filled) > 1 and not is_said:
+        raise ValueError(
+            f"its sheets have the same columns ({listed}); say what a sheet is, such as --columns seed=sheet "
+            "(or variant, benchmark), or choose one, --sheet NAME"
+        )
+    if len(filled) > 1 or request.sheet is not None:
+        filled = {name: table.assign(**{SHEET: name}) for name, table in filled.items()}
+    return pd.concat(filled.values()).rename_axis(ROW)
 
 
 def _parse(text: str) -> tuple[pd.DataFrame, str]:
@@ -270,7 +280,7 @@ def _wide_to_long(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     if "benchmark" in others:
         fields = fields.rename(columns={"benchmark": "metric"})
     elif "benchmark" not in fields:
-        fields["benchmark"] = NO_METRIC
+        fields["benchmark"] = long[SHEET] if SHEET in others else NO_METRIC
     if "metric" in {*others} & {*fields.columns}:
         raise context.error(f" has benchmark and metric; write --columns score={shlex.quote(scores[0])}")
     return (

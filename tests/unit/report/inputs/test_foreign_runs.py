@@ -1,5 +1,6 @@
-"""Sheets of Excel, events of TensorBoard, exports of W&B and MLflow: the scores put in come out."""
+"""Sheets of Excel, events of TensorBoard, what W&B and MLflow write: the scores put in come out."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,24 @@ def test_the_only_sheet_that_is_filled_is_read_and_rows_are_those_of_the_file(tm
         losses(write_book(tmp_path / "a.xlsx", Results=bad))
 
 
+@pytest.mark.parametrize(
+    ("column", "name", "ours"), [("Seed", "seed {}", "seed"), ("Model", "{}", "variant")]
+)
+def test_sheets_with_the_same_columns_are_one_table_once_it_is_said_what_they_are(
+    column, name, ours, tmp_path
+):
+    sheets = {name.format(x): part.drop(columns=column) for x, part in TABLE.groupby(column)}
+    path = write_book(tmp_path / "a.xlsx", **sheets)
+    with pytest.raises(UsageError, match="--columns seed=sheet"):
+        losses(path)
+    assert losses(path, columns=(f"{ours}=sheet",)) == LOSSES
+
+
 def test_one_of_different_sheets_is_chosen_by_its_name(tmp_path: Path):
     path = write_book(tmp_path / "a.xlsx", main=TABLE, sizes=pd.DataFrame({"Model": ["gelu"], "n": [1]}))
     assert losses(path, sheet="main") == LOSSES
-    for sheet, message in ((None, "--sheet NAME: main, sizes"), ("man", "--sheet NAME: main, sizes")):
-        with pytest.raises(UsageError, match=message):
+    for sheet in (None, "man"):
+        with pytest.raises(UsageError, match="choose one of its sheets, --sheet NAME: main, sizes"):
             losses(path, sheet=sheet)
     (tmp_path / "b.csv").write_text("variant,seed,val_loss\ngelu,1,2\n")
     with pytest.raises(UsageError, match="--sheet is about an Excel file"):
@@ -50,7 +64,7 @@ def test_one_of_different_sheets_is_chosen_by_its_name(tmp_path: Path):
 
 def test_without_its_package_or_of_another_format_a_line_says_what_to_do(tmp_path: Path, monkeypatch):
     (tmp_path / "b.xlsx").write_text("no zip")
-    with pytest.raises(UsageError, match="not a readable table: File is not a zip"):
+    with pytest.raises(UsageError, match="not a readable table"):
         losses(tmp_path / "b.xlsx")
     path = write_book(tmp_path / "a.xlsx", Results=TABLE)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
@@ -74,6 +88,16 @@ def test_the_last_value_of_each_scalar_of_a_folder_of_events_is_a_score(folder: 
     found = read_source(tmp_path, Request(scores=("eval/loss",)))
     assert losses(tmp_path, scores=("eval/loss",)) == LOSSES | {("kan", 3): LOSSES["kan", 3] + 100}
     assert any("ended before step 300" in note and note.count("(200)") == 1 for note in found.notes)
+
+
+def test_summaries_of_wandb_are_read_with_the_configuration_beside_them(tmp_path: Path):
+    for (variant, seed), loss in LOSSES.items():
+        files = tmp_path / "wandb" / f"run-2026-{variant[0]}{seed}" / "files"
+        files.mkdir(parents=True)
+        summary = {"_step": 9, "_runtime": 1.5, "val": {"loss": loss}, "_wandb": {"runtime": 1}, "seen": [1]}
+        (files / "wandb-summary.json").write_text(json.dumps(summary))
+        (files / "config.yaml").write_text(f"ffn: {{value: {variant}}}\nseed: {{value: {seed}}}\n")
+    assert losses(tmp_path, columns=("variant=ffn",)) == LOSSES
 
 
 def history(names: list[str]) -> list[dict[str, Any]]:
