@@ -151,7 +151,7 @@ def _flat(
         else:
             hint = "; texts go into texts=" if name == "data" else ""
             hint = f", did you mean family={value!r}?" if value in [*FAMILIES] else hint
-            hint = ", did you mean optimizer?" if name == "optim" else hint
+            hint = ", did you mean optimizer?" if name == "optim" and isinstance(value, str) else hint
             raise UsageError(f"{name} is a section: give a mapping of settings, not {shown(value)}{hint}")
 
 

@@ -467,8 +467,9 @@ def load(folder: str | os.PathLike[str]) -> Run | Runs:
     Raises:
         UsageError: If there is none.
     """
-    below = sorted(file.parent for file in Path(folder).rglob("config.yaml"))
-    runs = Runs([folder] if RunFolder(Path(folder)).is_run or not below else below)
+    opened = RunFolder(Path(folder))
+    below = sorted(file.parent for file in opened.path.rglob(opened.config_file.name))
+    runs = Runs([folder] if opened.is_run or not below else below)
     return runs[0] if len(runs) == 1 else runs
 
 

@@ -18,6 +18,7 @@ from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError, shown
 from base.families import Budget
 from base.printing import ProgressBar, is_notebook
+from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
@@ -210,7 +211,7 @@ def evaluate(
     names = [suites] if isinstance(suites, str) else list(suites)
     runs, left_out = of_one_source(as_runs(runs))
     if texts is not None:
-        files = text_settings(texts, runs[0].folder.parents[3])["data.train_files"]
+        files = text_settings(texts, RunFolder(runs[0].folder).study.path.parent)["data.train_files"]
         if len(files) > 1:
             raise UsageError(f"texts are {len(files)} files; evaluate takes one, or the texts themselves")
         names, settings = [*names, "perplexity"], settings | {"text_file": files[0]}

@@ -123,7 +123,7 @@ def test_the_summary_of_a_text_is_printed_once_read_and_stays_in_the_cache(tmp_p
     config = config_of(tmp_path / "runs", *flags, "--data.txt-split", "lines")
     before = find(config)
     data = prepare_data(config)
-    assert "59 documents (one a line)" in before[0]
+    assert "59 documents (one a line; otherwise: --data.txt-split)" in before[0]
     assert f"found {before[0]}\n{before[1][0]}\n" in capsys.readouterr().out
     assert data.text.train == 59
     (tmp_path / "runs" / ".cache").rename(tmp_path / "runs" / "aside")
