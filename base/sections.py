@@ -214,7 +214,7 @@ def _closest(model: type, location: Sequence[str | int]) -> str:
     last = str(location[-1]).rpartition(".")[2]
     elsewhere = [path for path, _ in leaf_fields(model) if path[-1] == last] + [short.get(last, ())]
     if len(elsewhere[0]) == 2 and last not in names:
-        known = f"write {elsewhere[0][1]} under {elsewhere[0][0]}:"
+        return f"write {elsewhere[0][1]} under {elsewhere[0][0]}:"
     return did_you_mean(closest(str(location[-1]), names), known)
 
 

@@ -114,16 +114,25 @@ def _compare(data: Any, request: Request) -> Comparison:
         runs, left_out = of_one_source(as_runs(data))
         source = _source_of_runs(runs, left_out, request)
         return Comparison(analyse(source, request), runs.scores)
-    path = getattr(data, "folder", data)  # of a study, or of a run, which is told
+    baseline, path = request.baseline or "gelu", getattr(data, "folder", data)  # of a study, or a run
     if isinstance(path, str | os.PathLike):
-        return Comparison(_analyse(read_source(Path(path), request), request))
-    frame = _as_frame(data, request.baseline or "gelu")
+        file = Path(path)
+        table = pd.read_csv(file) if file.suffix == ".csv" and file.is_file() else pd.DataFrame()
+        if baseline not in table:
+            return Comparison(_analyse(read_source(file, request), request))
+        data = table
+    frame = _as_frame(data, baseline)
     if frame is None:
         raise UsageError(
             f"{shown_briefly(data)} is no data frame: give one with columns variant, seed and a score, such "
             "as evaluate(...) returns, {variant: [a score a seed]}, runs, the path of a CSV, or a study"
         )
-    return Comparison(_analyse(source_of_frame(frame, request), request), frame)
+    source = source_of_frame(frame, request)
+    is_wide = isinstance(data, Mapping) or (isinstance(data, pd.DataFrame) and baseline in data)
+    if is_wide and not request.paired:
+        told = "rows are taken as runs that are no pairs; paired=True pairs those of a row"
+        source = replace(source, notes=(*source.notes, told))
+    return Comparison(_analyse(source, request), frame)
 
 
 def _analyse(source: Source, request: Request) -> Analysis:
@@ -156,10 +165,7 @@ def _as_frame(data: Any, baseline: str) -> pd.DataFrame | None:
     if baseline in frame:
         kept = [name for name in frame if name in ROW_COLUMNS]
         frame = frame.melt(kept, var_name="variant", value_name=NO_METRIC).dropna()
-    if "variant" not in frame:
-        frame = frame.rename(columns={"ffn": "variant"})
-    has_benchmark = NO_METRIC not in frame or not {"benchmark", "task", "metric"}.isdisjoint(frame)
-    return frame if has_benchmark else frame.assign(benchmark=NO_METRIC)
+    return frame
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -150,9 +150,10 @@ def _flat(
             yield from _flat(value, paths, f"{name}.")
         else:
             hint = "; texts go into texts=" if name == "data" else ""
-            hint = f", did you mean family={value!r}?" if value in [*FAMILIES] else hint
+            hint = f", did you mean family={value!r}?" if str(value) in FAMILIES else hint
             hint = ", did you mean optimizer?" if name == "optim" and isinstance(value, str) else hint
-            raise UsageError(f"{name} is a section: give a mapping of settings, not {shown(value)}{hint}")
+            told = f"give a mapping of settings, not {shown_briefly(value)}{hint}"
+            raise UsageError(f"{name} is a section: {told}")
 
 
 def _unknown(name: str, keywords: list[str]) -> KeywordError:

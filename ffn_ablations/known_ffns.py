@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from torch import nn
 
+from base.errors import UsageError
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.own_values import ffn_settings
 from ffn_ablations.runs import Framed, as_html
@@ -57,19 +58,25 @@ def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: 
 
 
 @one_line_errors()
-def ffn(name: Any, hidden_size: int, intermediate_size: int | None = None, **options: Any) -> nn.Module:
+def ffn(
+    name: Any, hidden_size: int | None = None, intermediate_size: int | None = None, **options: Any
+) -> nn.Module:
     """Build one feed-forward network, with new weights.
 
     Args:
         name: What ``train`` takes: a name, a class, an ``FFNSpec``, or ``"mine.py:SPEC"``.
-        hidden_size: Width D of what goes in and comes out, (..., D).
-        intermediate_size: Width inside; None takes four times ``hidden_size``.
+        hidden_size: Width D of what goes in and comes out, (..., D); ``d_model`` is the same.
+        intermediate_size: Width inside, or ``d_ff``; None takes four times ``hidden_size``.
         **options: Options of the FFN.
 
     Raises:
         UsageError: If there is no such FFN, or an option or a size does not fit.
     """
     spec = find_variant(ffn_settings(name)["ffn"])
+    hidden_size = options.pop("d_model", hidden_size)
+    intermediate_size = options.pop("d_ff", intermediate_size)
+    if hidden_size is None:
+        raise UsageError("hidden_size is missing, the width of what goes in and comes out")
     return build_ffn(spec.name, hidden_size, intermediate_size or 4 * hidden_size, **options)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from base.errors import UsageError, shown
 from base.files import write_text
 from ffn_ablations.flags_as_keywords import shown_briefly
@@ -72,6 +74,8 @@ def ffn_settings(ffn: Any) -> dict[str, str]:
     """
     if isinstance(ffn, str):
         return {"ffn": ffn}
+    if isinstance(ffn, nn.Module) and repr(ffn).endswith("()"):  # as nn.Mish(), which has but its class
+        ffn = type(ffn)
     kind = ffn if hasattr(ffn, "__name__") else type(ffn)
     name, is_torchs = kind.__name__.lower(), (kind.__module__ or "torch").startswith("torch")
     if is_torchs and name in FFN_VARIANTS.keys() - _GIVEN.keys():

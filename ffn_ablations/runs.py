@@ -389,7 +389,9 @@ class Runs(Trained, list[Run]):
                 return found[0] if len(found) == 1 else found
             raise KeyError(f"there is no run of {key}; runs.frame lists them")
         if isinstance(key, str):
-            if found := Runs(run for run in self if run.variant == key):
+            names = {_letters(name): name for name in self.keys()}  # MyFFN is my-ffn
+            wanted = key if key in self.keys() else names.get(_letters(key))
+            if found := Runs(run for run in self if run.variant == wanted):
                 return found[0] if len(found) == 1 else found
             if key in (frame := self.frame):
                 return frame[key]
@@ -435,6 +437,10 @@ class Runs(Trained, list[Run]):
         if not self:
             return "no runs"
         return f"{len(self)} runs\n{self.frame.to_string(index=False, max_rows=20)}"
+
+
+def _letters(name: str) -> str:
+    return name.replace("-", "").lower()
 
 
 def as_html(frame: pd.DataFrame) -> str:

@@ -189,7 +189,8 @@ def evaluate(
 
     Args:
         runs: What ``train`` returned, a list of such, paths of runs' folders, or a ``Study``.
-        suites: Benchmarks, such as ``["embedded-pairs", "blimp"]``; without any there is the held-out loss.
+        suites: Benchmarks, such as ``["embedded-pairs", "blimp"]``. Without any, and without ``texts`` and
+            ``settings``, the first of these, which needs no download. The held-out loss is always there.
         texts: Texts of your own, as ``train`` takes them, to measure the perplexity on.
         workers: Runs that are scored at the same time, each by a process started anew: a script then needs
             ``if __name__ == "__main__":``.
@@ -209,6 +210,8 @@ def evaluate(
     if workers < 1:
         raise UsageError(f"workers is {workers}; it must be 1 or more")
     names = [suites] if isinstance(suites, str) else list(suites)
+    if not names and texts is None and not settings:
+        names = ["embedded-pairs"]
     runs, left_out = of_one_source(as_runs(runs))
     if texts is not None:
         files = text_settings(texts, RunFolder(runs[0].folder).study.path.parent)["data.train_files"]
@@ -229,4 +232,6 @@ def evaluate(
         raise UsageError(f"tasks without a score: {count}; the first: {first}; runs.scores has the others")
     who = {run.folder: {"run_id": run.facts.run_id, "variant": run.variant} for run in runs}
     tables = [rows.assign(**who[folder]) for folder, rows in outcome.requested.items() if len(rows)]
-    return pd.concat([held_out_rows([run.facts for run in runs]), *tables], ignore_index=True)
+    scores = pd.concat([held_out_rows([run.facts for run in runs]), *tables], ignore_index=True)
+    # The first and the last columns are those that a narrow screen shows.
+    return scores[[*scores.columns.difference(["task", "score"], sort=False), "task", "score"]]

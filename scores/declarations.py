@@ -276,6 +276,5 @@ def _refuse_mixtures(percentages: pd.DataFrame, origin: str) -> None:
         if len(small) and (100 * small).between(large.min() / NEAR, large.max() * NEAR).all():
             raise UsageError(
                 f"{origin}: scores of {benchmark} {task} are {scores['score'][small.idxmax()]:g} and "
-                f"{scores['score'][large.idxmax()]:g}; write all as percentages, or add --scale "
-                f"{shlex.quote(str(benchmark))}=percent if some are that small"
+                f"{scores['score'][large.idxmax()]:g}; write all as percentages"
             )

@@ -155,8 +155,10 @@ def find_metric(
     """
     label = label or benchmark
     scores = list(scores)
-    # A few that cannot be percentages are mistakes, which the report names.
-    default_unit: Unit | None = "percent" if not scores or 0 <= median(scores) <= 100 else None
+    # A few that cannot be percentages are mistakes, which the report names. Between 1, where fractions end,
+    # and 10 lie losses rather than percentages.
+    middle = median(scores) if scores else 0
+    default_unit: Unit | None = "percent" if 0 <= middle <= 1 or 10 <= middle <= 100 else None
     specs = {
         metric: _spec(benchmark, metric, label, declared, default_unit) for metric in sorted(set(metrics))
     }
@@ -186,7 +188,8 @@ def find_metric(
         is_relative=is_loss and not is_graded_one and _have_one_sign(scores),
         metrics=tuple(specs),
         is_by_name=not is_declared,
-        is_assumed=any(find_direction(benchmark, metric, declared, label) is None for metric in specs),
+        is_assumed=(not is_declared and label in _NO_NAMES)
+        or any(find_direction(benchmark, metric, declared, label) is None for metric in specs),
     )
 
 

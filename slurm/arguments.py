@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -102,6 +103,15 @@ class SubmitArgs(Section):
     def cells_per_process(self) -> int:
         """How many cells share one: of a cluster's jobs each its own, as they run side by side."""
         return self.cells_per_job or (4 if self.cluster == "local" else 1)
+
+
+def flags(options: SubmitArgs, *names: str) -> list[str]:
+    """Return these flags as they are typed, those that were."""
+    typed = {name: value for name in names if (value := getattr(options, name))}
+    return [
+        f"--{name.replace('_', '-')} {shlex.join(map(str, value if isinstance(value, tuple) else [value]))}"
+        for name, value in typed.items()
+    ]
 
 
 def overrides(options: SubmitArgs) -> dict[str, Any]:

@@ -177,12 +177,14 @@ class StudyListing:
             whose folder does not tell all.
         stages: By run id its stage, of those that are not (only) of the main one.
         typed: What runs it, behind ``ffn-ablations study run``; empty in a file of an earlier version.
+        of_cells: The flags that chose its cells, such as ``--seeds 1-3``.
     """
 
     run_ids: tuple[str, ...] = ()
     levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stages: Mapping[str, str] = field(default_factory=dict)
     typed: str = ""
+    of_cells: str = ""
 
 
 def read_listing(study: Path) -> StudyListing:
@@ -223,6 +225,7 @@ def peek_listing(study: Path) -> StudyListing:
             for run_id in (members if isinstance(members, list) else ())
         },
         typed=str(content.get("typed") or ""),
+        of_cells=str(content.get("of_cells") or ""),
     )
 
 

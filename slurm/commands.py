@@ -149,7 +149,7 @@ def status_of(
         rows.append((run_id, levels, state.name, details(state, folder / run_id)))
     is_silent = any(state.error == cell_state.SILENT for state in states.values())
     silent = f"{cell_state.SILENT}; of cells in jobs stands what their files last said" * is_silent
-    continues = _what_continues(listing.typed, rows)
+    continues = _what_continues(f"{listing.typed} {listing.of_cells}".strip(), rows)
     notes = [silent, *_progress(folder), cell_state.describe_time_left(states.values()), continues]
     return rows, [*filter(None, notes), f"{len(states)} cells: {cell_state.count_states(shown.values())}"]
 

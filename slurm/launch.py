@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 
 from base.config_input import note_on_one
 from base.errors import UsageError
 from pretrain.train import use_device
-from slurm.arguments import SubmitArgs, overrides
+from slurm.arguments import SubmitArgs, flags, overrides
 from slurm.study.study import Changes, load_study
 
 
@@ -26,9 +25,11 @@ def launch(options: SubmitArgs) -> int:
         print(note)
     changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
     study = load_study(options.study, overrides(options), options.trust_remote_code, changes=changes)
-    if options.cluster == "slurm":  # so that a report names no command that computes on a login node
-        preset = f" --preset {shlex.quote(str(options.preset))}" if options.preset else ""
-        study = replace(study, typed=f"{study.typed} --cluster slurm{preset}")
+    # So that a report names no command that computes on a login node, or trains on other texts.
+    typed = " ".join([study.typed, *flags(options, "texts", "validation_texts", "txt_split", "runs_dir")])
+    if options.cluster == "slurm":
+        typed = " ".join([typed, "--cluster slurm", *flags(options, "preset")])
+    study = replace(study, typed=typed, of_cells=" ".join(flags(options, "seeds", "variants", "add")))
     if options.texts and study.config.backbones:
         raise UsageError("--texts has no effect on backbones, as nothing is pretrained; leave it out")
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)

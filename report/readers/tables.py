@@ -95,6 +95,8 @@ def _read(path: Path, request: Request) -> tuple[pd.DataFrame, str]:
     if path.suffix == EXCEL:
         return _read_sheets(path, request), ";"
     content = path.read_bytes()
+    if not content.strip():
+        raise ValueError("it is empty")
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = content.decode("utf-16" if is_wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     return _parse(text)
@@ -210,6 +212,8 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     by_letters = {name: by_key.get(_key(name), name) for name in others}
     if "seed" not in {*columns, *by_letters.values()}:  # W&B and Hydra write it with its section
         by_letters |= {name: "seed" for name in others if _key(name) in ("config.seed", "config/seed")}
+    if "variant" not in {*columns, *by_letters.values()}:
+        by_letters |= {name: "variant" for name in others if _key(name) == "ffn"}
     replaced = [name for name in others if by_letters[name] in columns]
     table = table.drop(columns=replaced).rename(columns=by_letters | renames)
     if (twice := table.columns[table.columns.duplicated()]).size:
@@ -255,7 +259,7 @@ def _as_melted(table: pd.DataFrame, scores: tuple[str, ...]) -> pd.DataFrame:
         table = table.rename(columns=dict.fromkeys(values, "score"))
     if "score" in table.columns and "benchmark" not in table.columns:
         place = next((x for x in ("task", "metric") if x in table.columns), "")
-        table = table.rename(columns={place: "benchmark"})
+        table = table.rename(columns={place: "benchmark"}) if place else table.assign(benchmark=NO_METRIC)
     return table
 
 

@@ -68,6 +68,8 @@ class Study:
     folder: Path
     typed: str = ""
     """What runs it, behind ``ffn-ablations study run``."""
+    of_cells: str = ""
+    """The flags that chose its cells, such as ``--seeds 1-3``."""
     planned: tuple[Cell, ...]
     """Every cell that there may be; of a study that tunes as it would be without."""
     decisions: Decisions | None = None
@@ -171,6 +173,7 @@ class Study:
         content = {
             "name": self.config.name,
             "typed": self.typed,
+            "of_cells": self.of_cells,
             "families": list(self.config.families) or [PRETRAINED],
             "variants": list(self.config.models),
             **self._axes,
