@@ -94,7 +94,8 @@ def test_tables_that_do_not_fit(refusal: Callable[..., str], frame: pd.DataFrame
 @pytest.mark.parametrize(("name", "note"), listed(__file__, "directions"))
 def test_a_report_says_which_direction_it_took_for_want_of_a_word(tmp_path: Path, name: str, note: str):
     def notes(**columns: object) -> list[str]:
-        warnings = analysis_of(tmp_path, outcome(name, LOSSES, **columns)).warnings
+        scores = tuple(20 * number for number in LOSSES)  # from 10 to 100, as percentages are
+        warnings = analysis_of(tmp_path, outcome(name, scores, **columns)).warnings
         return [x for x in warnings if "scores are taken as better" in x]
 
     (guess,) = notes()
