@@ -101,7 +101,7 @@ def prepare_data(config: ResolvedConfig) -> PreparedData:
     this at once: one builds, the others wait for it.
 
     Raises:
-        UsageError: If the corpus or the tokenizer cannot be used; nothing is cached then.
+        UsageError: If the corpus or the tokenizer cannot be used; the cache is then as before.
         OSError: For a fault of the world, such as a full disk.
     """
     data = config.data
@@ -109,8 +109,7 @@ def prepare_data(config: ResolvedConfig) -> PreparedData:
     rows = _rows_folder(folder, data)
     prepared = _load(data, folder, rows)
     if prepared is None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with naming(folder), FileLock(folder.with_suffix(".lock")):  # or wait for the process that builds
+        with naming(folder), _sole_builder(folder):
             prepared = _make(data, folder, rows)
     if get_family(config.family).objective == "span_corruption":
         add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
@@ -200,6 +199,22 @@ def _cache_folder(config: ResolvedConfig) -> Path:
 
 def _rows_folder(folder: Path, data: DataConfig) -> Path:
     return folder / f"rows-{data.block_size}"
+
+
+@contextlib.contextmanager
+def _sole_builder(folder: Path) -> Iterator[None]:
+    """Build, or wait for the process that builds; after a user's mistake everything is as before."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock_file = folder.with_suffix(".lock")
+    try:
+        with FileLock(lock_file):
+            yield
+    except UsageError:
+        lock_file.unlink(missing_ok=True)
+        for parent in itertools.islice(folder.parents, 2):
+            with contextlib.suppress(OSError):  # not empty, so it was there before
+                parent.rmdir()
+        raise
 
 
 @contextlib.contextmanager
