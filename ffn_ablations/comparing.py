@@ -117,10 +117,12 @@ def _compare(data: Any, request: Request) -> Comparison:
     baseline, path = request.baseline or "gelu", getattr(data, "folder", data)  # of a study, or a run
     if isinstance(path, str | os.PathLike):
         file = Path(path)
-        table = pd.read_csv(file) if file.suffix == ".csv" and file.is_file() else pd.DataFrame()
-        if baseline not in table:
+        first_line = (
+            file.read_bytes().partition(b"\n")[0] if file.suffix == ".csv" and file.is_file() else b""
+        )
+        if baseline.encode() not in first_line.strip().split(b","):
             return Comparison(_analyse(read_source(file, request), request))
-        data = table
+        data = pd.read_csv(file)
     frame = _as_frame(data, baseline)
     if frame is None:
         raise UsageError(
