@@ -25,6 +25,11 @@ def is_number(value: Value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_positive(value: Value) -> bool:
+    """Whether a value has a logarithm."""
+    return is_number(value) and float(value) > 0
+
+
 def points(grid: Grid) -> list[Point]:
     """Return all points of a grid."""
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]

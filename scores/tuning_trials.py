@@ -10,14 +10,14 @@ says what is due (``due``) and what follows from losses (``advanced``); ``scores
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from base.records import read_needed, write_record
 from base.run.folder_names import StudyFolder
 from scores.stages import Places
-from scores.tuning_grid import Point, Value, best, edges, open_sides, points, widened
+from scores.tuning_grid import Point, Value, best, edges, is_positive, open_sides, points, widened
 
 
 def mean_loss(losses: Sequence[float | None]) -> float:
@@ -79,6 +79,11 @@ class Tried:
         """Infinite where a run diverged."""
         return mean_loss(self.losses)
 
+    @property
+    def numbers(self) -> list[float]:
+        """Losses, nan where a run diverged."""
+        return [math.nan if loss is None else loss for loss in self.losses]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Round(Group):
@@ -93,7 +98,7 @@ class Round(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(_OfVariant):
-    """The best point of a variant in a setting."""
+    """The point of a variant in a setting at which it is trained."""
 
     point: Point
     loss: float | None
@@ -118,6 +123,13 @@ class Further(_OfVariant):
 
 Losses = Callable[[Trial, Sequence[int]], tuple[float | None, ...] | None]
 """Losses of runs by seed; None where not all of them have ended."""
+
+
+ChoosePlaces = Callable[[Sequence[float], Sequence[Sequence[Sequence[float]]]], Iterable[int]]
+"""Places of the chosen values (V,), of their logarithms (R,) and losses (V, R, T), nan where a run diverged.
+
+``report.statistics.tuning_curves.chosen_places``.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,13 +307,13 @@ class Tuning:
         sides = [side for point in bests for side in open_sides(grid, point)]
         return widened(grid, sides) if sides else None
 
-    def advanced(self, losses: Losses, today: str) -> Tuning:
+    def advanced(self, losses: Losses, today: str, choose: ChoosePlaces) -> Tuning:
         """Return it with the rounds that have ended, and what they chose."""
         now = self
         for group in self.plan.groups:
             # Several rounds may have ended since somebody looked, as after a job that was restarted.
             while (ended := now._ended(group, losses, today)) is not None:
-                now = now._with(group, ended)
+                now = now._with(group, ended, choose)
         return replace(now, further=tuple(now._further_ended(each, losses) for each in now.further))
 
     def _ended(self, group: Group, losses: Losses, today: str) -> Round | None:
@@ -314,12 +326,11 @@ class Tuning:
             tried.append(Tried(variant=trial.variant, point=trial.point, losses=of_trial))
         return None if grid is None else Round(**vars(group), grid=grid, made=today, tried=tuple(tried))
 
-    def _with(self, group: Group, ended: Round) -> Tuning:
+    def _with(self, group: Group, ended: Round, choose: ChoosePlaces) -> Tuning:
         now = replace(self, rounds=(*self.rounds, ended))
         if now._next_grid(group) is not None:
             return now
-        rounds = now._rounds_of(group)
-        return replace(now, chosen=(*self.chosen, *(_choice(rounds, name) for name in group.variants)))
+        return replace(now, chosen=(*self.chosen, *_choices(now._rounds_of(group), choose)))
 
     def _further_ended(self, further: Further, losses: Losses) -> Further:
         """Return runs that were added with their losses, if all of them have ended."""
@@ -331,17 +342,33 @@ class Tuning:
         return replace(further, losses=ended) if len(ended) == len(by_value) else further
 
 
-def _choice(rounds: Sequence[Round], variant: str) -> Choice:
-    """Return the best point of a variant of a group that is through."""
+def _choices(rounds: Sequence[Round], choose: ChoosePlaces) -> Iterator[Choice]:
+    """Yield what is chosen for each variant of a group that is through.
+
+    From the point of the lowest mean on, each field that has an order is chosen along a curve, one after the
+    other. A variant that diverged at every point has the first one.
+    """
     last = rounds[-1]
-    point, loss = best(last.grid, _losses(rounds, variant))
-    return Choice(
-        family=last.family,
-        places=last.places,
-        variant=variant,
-        point=point,
-        loss=loss if math.isfinite(loss) else None,
-    )
+    tried = {name: [x for each in rounds for x in each.tried if x.variant == name] for name in last.variants}
+    chosen = {name: best(last.grid, _losses(rounds, name))[0] for name in last.variants}
+    trained = [name for name, points in tried.items() if any(math.isfinite(one.mean) for one in points)]
+    for field, values in last.grid.items():
+        numbers = [float(value) for value in values if is_positive(value)]
+        if not trained or len(numbers) < len(values):
+            continue
+        along = [[_tried_at(tried[name], {**chosen[name], field: x}) for x in values] for name in trained]
+        places = choose(
+            [math.log(number) for number in numbers], [[x.numbers for x in line] for line in along]
+        )
+        chosen |= {name: line[place].point for name, line, place in zip(trained, along, places, strict=True)}
+    for name, point in chosen.items():
+        mean = _tried_at(tried[name], point).mean
+        loss = mean if math.isfinite(mean) else None
+        yield Choice(family=last.family, places=last.places, variant=name, point=point, loss=loss)
+
+
+def _tried_at(tried: Sequence[Tried], point: Point) -> Tried:
+    return next(one for one in tried if one.point == point)
 
 
 def _losses(rounds: Sequence[Round], variant: str) -> list[tuple[Point, float]]:

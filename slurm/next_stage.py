@@ -19,6 +19,7 @@ from report.page import summary
 from report.parts.tuning import Narrowing, most_decisive
 from report.significance.axes import Combination
 from report.significance.comparison import SHOWN, Comparison
+from report.statistics.tuning_curves import chosen_places
 from report.write import write_report
 from scores.stages import TUNE, Decision, Decisions, Look, read_decisions, write_decisions
 from scores.tuning_trials import Further, Losses, Trial, Tuning, read_tuning, write_tuning
@@ -107,7 +108,7 @@ def choose(study: Study) -> None:
         return
     pending = [(cell, state) for cell, state in unfinished(study) if cell.stage == TUNE]
     ended = {cell.run_id for cell in study.cells if cell.stage == TUNE} - {cell.run_id for cell, _ in pending}
-    now = tuning.advanced(_losses(study, ended), date.today().isoformat())
+    now = tuning.advanced(_losses(study, ended), date.today().isoformat(), chosen_places)
     if now != tuning:
         write_tuning(study.folder, now)
         print("\n".join([now.progress, *_chosen_lines(tuning, now)]))

@@ -24,7 +24,7 @@ from report.statistics.tuning_curves import Curve, Curves, Noise, Selection
 from scores.metrics import Metric
 from scores.stages import SHARED, TUNE
 from scores.suites import HELD_OUT
-from scores.tuning_grid import Point, Value, is_number
+from scores.tuning_grid import Point, Value, is_number, is_positive
 from scores.tuning_trials import Choice, Tuning, read_tuning
 
 TUNED_BY = Benchmark(HELD_OUT)
@@ -87,7 +87,7 @@ class Line:
 
 
 def _logarithms(values: Sequence[Value]) -> np.ndarray | None:
-    numbers = [float(value) for value in values if is_number(value) and float(value) > 0]
+    numbers = [float(value) for value in values if is_positive(value)]
     return np.log(numbers) if len(numbers) == len(values) else None
 
 

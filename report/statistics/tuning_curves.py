@@ -3,6 +3,10 @@
 Shapes: any leading dimensions (studies), V variants of one setting, R rates in rising order, T tuning seeds.
 Rates stand as their natural logarithms, losses in any unit, nan where a run diverged.
 
+**The choice** is the rate nearest to the lowest point of a curve through the losses (``chosen_places``). The
+lowest mean of a few seeds is often the luckiest: of seven rates that lie close together it misses the best
+one by twice as much (docs/error-rates.md).
+
 **The curve** of a variant is a quadratic in the logarithm of the rate with a cubic term of which little is
 believed (``BEND``), fitted by weighted least squares to the mean losses of the chosen rate and its nearest
 neighbours, five in all (``fit_curves``). What a mean weighs follows from its error, which has two parts. The
@@ -50,6 +54,8 @@ BEND = 0.3
 """Standard deviation of the cubic term beforehand, as a share of the quadratic one."""
 COLLAPSED, SURE = 5.0, 3.0
 """How many times as high as the second lowest a loss is left out; standard errors beside it."""
+NO_WORSE = 1.5
+"""Standard errors of a difference by which the mean at a chosen rate may lie above the lowest mean."""
 LEAST_GROWTH, MOST_GROWTH = -0.2, 1.2
 """Of the logarithm of the standard deviation, from one rate to the next."""
 MOST_CORRELATION = 0.9
@@ -165,6 +171,41 @@ def own_noise(groups: Sequence[ArrayLike]) -> Noise:
     df = sum(len(x) - 1 for x in repeated)
     squares = sum(float(((x - x.mean()) ** 2).sum()) for x in repeated)
     return Noise(squares / df if df else math.nan, df)
+
+
+def chosen_places(rates: ArrayLike, losses: ArrayLike) -> np.ndarray:
+    """Choose a rate for each variant: the one nearest to the lowest point of its curve.
+
+    The curve is laid about the lowest mean. A rate whose mean is clearly above the lowest is not chosen,
+    whatever a curve says. Without a curve (a single seed, fewer than ``FEWEST`` rates) the lowest mean is
+    chosen, of equal ones the first.
+
+    Args:
+        rates: (R,) logarithms.
+        losses: (..., V, R, T) of the tuning of one setting; nan where a run diverged, which rules a rate out.
+            Every variant has a rate at which none did.
+
+    Returns:
+        (..., V) places of the rates.
+    """
+    # Means of .038, .000, .001, .014 at factors 1/8, 1/4, 1/2, 1 and of .003 at 2: the curve is lowest at
+    # .45, so 1/2 is chosen. It lies .001 above 1/4, of which noise of .009 over two seeds says nothing.
+    losses = np.asarray(losses, dtype=float)
+    means = losses.mean(-1)
+    best = np.nanargmin(means, axis=-1)
+    seeds = losses.shape[-1]
+    if seeds < 2 or len(np.asarray(rates)) < FEWEST:
+        return best
+    at_best = np.take_along_axis(losses, best[..., None, None], -2)[..., 0, :]
+    noise, df = moderated_noise(at_best.var(-1, ddof=1), seeds - 1)
+    curves = fit_curves(rates, np.where(np.isfinite(means)[..., None], losses, np.nan), best, noise, df)
+    a, b, _ = np.moveaxis(curves.coefficients, -1, 0)
+    optimum = _lowest_place(a, b, curves.low, curves.high)
+    clearly = NO_WORSE * np.sqrt(2 * noise / seeds)
+    is_as_good = _or_zero(curves.means) - np.nanmin(means, -1)[..., None] <= clearly[..., None]
+    may_be_chosen = curves.fit.any(-2) & is_as_good
+    distances = np.where(may_be_chosen, np.abs(curves.places - optimum[..., None]), np.inf)
+    return np.where(np.isfinite(curves.low), distances.argmin(-1), best)
 
 
 def fit_curves(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from report.statistics.tuning_curves import chosen_places
 from scores.tuning_trials import Trial, Tuning, TuningPlan, write_tuning
 from tests.unit.report.studies import write_plan, write_run
 
@@ -44,7 +45,7 @@ def tune(
         settings=tuple((FAMILY, (("size", size),)) for size in sizes) or ((FAMILY, ()),),
     )
 
-    return Tuning(plan=plan).advanced(partial(losses_of, diverged), "2026-11-23")
+    return Tuning(plan=plan).advanced(partial(losses_of, diverged), "2026-11-23", chosen_places)
 
 
 def losses_of(

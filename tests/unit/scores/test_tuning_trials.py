@@ -12,6 +12,7 @@ import pytest
 from base.errors import UsageError
 from base.records import parse_record, write_record
 from base.run.folder_names import StudyFolder
+from report.statistics.tuning_curves import chosen_places
 from scores.tuning_grid import Value, best, beyond, edges, open_sides, points, widened
 from scores.tuning_trials import (
     Further,
@@ -120,12 +121,12 @@ def chosen(tuning: Tuning) -> dict[str, Value]:
 def test_first_all_variants_try_the_grid_and_nothing_is_chosen():
     tuning = Tuning(plan=plan())
     assert {name: rates(tuning, name) for name in OPTIMA} == {name: [3e-4, 1e-3, 3e-3] for name in OPTIMA}
-    assert tuning.advanced(lambda one, seeds: None, "today") == tuning
+    assert tuning.advanced(lambda one, seeds: None, "today", chosen_places) == tuning
     assert tuning.choice(*HERE, "kan") is None
 
 
 def test_a_grid_that_holds_every_best_inside_is_through_after_one_round():
-    tuning = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+    tuning = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today", chosen_places)
     assert chosen(tuning) == dict.fromkeys(OPTIMA, 1e-3)
     assert tuning.is_over
     assert [one.made for one in tuning.rounds] == ["today"]
@@ -135,14 +136,14 @@ def test_a_grid_that_holds_every_best_inside_is_through_after_one_round():
 
 def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
     far = {"gelu": 1e-3, "kan": 1.0, "relu": 1e-6}
-    tuning = Tuning(plan=plan(widen=2)).advanced(losses_of(far), "today")
+    tuning = Tuning(plan=plan(widen=2)).advanced(losses_of(far), "today", chosen_places)
     assert len(tuning.rounds) == 3
     tried = [2.7e-5, 9e-5, 3e-4, 1e-3, 3e-3, 9e-3, 2.7e-2]
     assert all(sorted(rates(tuning, name)) == pytest.approx(tried) for name in OPTIMA)
     assert chosen(tuning) == pytest.approx({"gelu": 1e-3, "kan": 2.7e-2, "relu": 2.7e-5})
     edges_by_name = {one.variant: tuning.at_edge(one) for one in tuning.chosen}
     assert edges_by_name == {"gelu": (), "kan": (RATE,), "relu": (RATE,)}
-    never = Tuning(plan=plan(widen=0)).advanced(losses_of(far), "today")
+    never = Tuning(plan=plan(widen=0)).advanced(losses_of(far), "today", chosen_places)
     assert len(never.rounds) == 1
     assert chosen(never) == {"gelu": 1e-3, "kan": 3e-3, "relu": 3e-4}
 
@@ -151,7 +152,7 @@ def test_a_variant_that_diverges_everywhere_is_tried_lower_and_then_has_the_lowe
     def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         return (None, 2.0) if one.variant == "kan" else losses_of(OPTIMA)(one, seeds)
 
-    tuning = Tuning(plan=plan(widen=1)).advanced(losses, "today")
+    tuning = Tuning(plan=plan(widen=1)).advanced(losses, "today", chosen_places)
     choice = tuning.choice(*HERE, "kan")
     assert choice.point == {RATE: 9e-5}
     assert choice.loss is None
@@ -164,7 +165,7 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         return losses_of(dict.fromkeys(OPTIMA, 1e-3))(one, seeds) if one.places == places[1] else None
 
-    now = tuning.advanced(losses, "today")
+    now = tuning.advanced(losses, "today", chosen_places)
     assert [one.places for one in now.chosen] == [places[1]] * 3
     assert not now.is_over
     assert now.shared("gpt_neo", places[1]).variant == "gelu"
@@ -172,7 +173,7 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     assert {one.places for group in now.plan.groups for one in now.due(group)} == {places[0]}
 
     # The setting that waited is chosen last and listed first, as the plan has it.
-    over = now.advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+    over = now.advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today", chosen_places)
     in_order = [(one.places, one.variant) for one in over.chosen_in_order]
     assert in_order == list(itertools.product(places, over.plan.variants))
     assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
@@ -180,7 +181,7 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
 
 OF_KAN = {"family": HERE[0], "places": HERE[1], "variant": "kan", "field": RATE}
 FURTHER = Further(**OF_KAN, values=(3e-4, 1e-3), seeds=(103, 104))
-CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today", chosen_places)
 
 
 def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_and_choose_nothing():
@@ -193,8 +194,10 @@ def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_
     def of_one(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
         return (0.1, None) if one.point[RATE] == 3e-4 else None
 
-    assert tuning.advanced(of_one, "later") == tuning
-    ended = tuning.advanced(lambda one, seeds: (0.1, None), "later")  # lower than what was chosen
+    assert tuning.advanced(of_one, "later", chosen_places) == tuning
+    ended = tuning.advanced(
+        lambda one, seeds: (0.1, None), "later", chosen_places
+    )  # lower than what was chosen
     assert ended.further == (replace(FURTHER, losses=((0.1, None), (0.1, None))),)
     assert (ended.chosen, ended.rounds, ended.awaits_further) == (CHOSEN.chosen, CHOSEN.rounds, False)
 
@@ -203,7 +206,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     assert read_tuning(tmp_path) is None
     grid = {RATE: (3e-4, 1e-3, 3e-3, 9e-3), "train.batch_size": (8, 16)}
     tuning = Tuning(plan=plan(widen=1, fields=grid, cells=("a/b/c",)))
-    tuning = tuning.advanced(losses_of(OPTIMA), "2026-11-23")
+    tuning = tuning.advanced(losses_of(OPTIMA), "2026-11-23", chosen_places)
     write_tuning(tmp_path, tuning)
     assert read_tuning(tmp_path) == tuning
 

@@ -11,6 +11,7 @@ from report.statistics.tuning_curves import (
     DOWNWARD,
     Curves,
     Selection,
+    chosen_places,
     combined,
     curve,
     fit_curves,
@@ -82,6 +83,32 @@ def test_the_fit_is_that_of_a_posterior_with_a_prior_on_the_cubic_term() -> None
     prior = np.append(design, [[1 / (0.3 * flat[0]), 0, 0, 0]], 0)
     fit, *_ = np.linalg.lstsq(prior, np.append(y[near] / errors, 0.0), rcond=None)
     assert found.coefficients[i] == pytest.approx(fit[1:], rel=1e-3)
+
+
+def test_of_flat_curves_the_choice_misses_a_third_less_than_the_lowest_mean_does() -> None:
+    rng = np.random.default_rng(11)
+    best = rng.uniform(EVEN[2], EVEN[4], (500, 6, 1))
+    true = 0.03 * (EVEN - best) ** 2
+    losses = true[..., None] + 0.01 * rng.standard_normal((500, 6, 7, 2))
+    squares = [
+        np.take_along_axis(true, places[..., None], -1) ** 2
+        for places in (chosen_places(EVEN, losses), losses.mean(-1).argmin(-1))
+    ]
+    by_curve, by_mean = (np.sqrt(x.mean()) for x in squares)
+    assert by_curve < 0.67 * by_mean
+
+
+def test_no_rate_is_chosen_that_is_clearly_worse_or_has_diverged() -> None:
+    """A cliff pulls the curve to the left of the best rate, and its lowest mean is far from noise."""
+    means = np.array([0.3, 0.2, 0.1, 0.0, 0.5, 3.0, 3.0])
+    losses = means[:, None] + np.array([-0.001, 0.001])
+    assert chosen_places(EVEN, losses[None]).tolist() == [3]
+    flat = np.repeat([[0.0, 0.1]], 7, axis=0) + 1e-3 * (np.arange(7) - 4.2)[:, None] ** 2
+    assert chosen_places(EVEN, flat[None]).tolist() == [4]
+    flat[4, 1] = np.nan
+    assert chosen_places(EVEN, flat[None]).tolist() == [5]
+    assert chosen_places(EVEN, means[None, :, None]).tolist() == [3]  # one seed
+    assert chosen_places(EVEN[:2], losses[None, 2:4]).tolist() == [1]  # two rates
 
 
 def _sharing(correlation: float, variants: int, rng: np.random.Generator) -> float:
