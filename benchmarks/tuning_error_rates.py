@@ -2,10 +2,10 @@
 
     python -m benchmarks.tuning_error_rates
 
-Simulates studies of a baseline and its variants: a tuning on a grid of seven rates, the choice of the lowest
-mean, runs at the chosen rate on seeds of their own, and the report's rule (``report.statistics``)
-for what the choice adds. Beside it stands the rule that was the report's until 26 November 2026: a parabola
-through three rates, and one noise for all. Prints markdown; numbers are percentages of studies unless said.
+Simulates studies of a baseline and its variants: a tuning on a grid of seven rates, a choice by the curve
+through its losses, runs at the chosen rate on seeds of their own, and what the report adds for the choice
+(``report.statistics``). Beside it stands the same with the choice of the lowest mean. Prints markdown;
+numbers are percentages of studies unless said.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from base.command_line import parse_flags
 from base.errors import run_cli
 from base.sections import Section
-from report.statistics.tuning_curves import fit_curves, moderated_noise, squared_regret
+from report.statistics.tuning_curves import chosen_places, fit_curves, moderated_noise, squared_regret
 from report.statistics.welch import Welch, equivalence_p, welch
 
 LEVEL = 0.05
@@ -28,8 +28,6 @@ MARGIN = 0.02
 RATES = 7
 GROUP = 3
 """Variants on each side of a contrast of groups."""
-DRAWS = 200
-"""For each variant of a study, of what its choice adds by the former rule."""
 LATE = 0.3
 THREEFOLD = float(np.log(3))
 
@@ -185,10 +183,12 @@ class Studies:
     """All at the baseline's rate."""
     plain: Found
     """Each at its own, by Welch's test alone."""
-    former: Found
-    """Each at its own, with what the choice adds by the former rule."""
+    lowest: Found
+    """Each at its lowest mean, with what the choice adds."""
     tuned: Found
-    """The same by the report's rule."""
+    """Each at the choice by its curve, with what the choice adds."""
+    regrets: tuple[float, float]
+    """Root mean squares of what the choices of the lowest mean and by the curve miss, in nats."""
     group: np.ndarray
     """(S,) whether the mean of the first three variants is shown to differ from that of the next three."""
 
@@ -204,81 +204,49 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     tuning = on_grid[..., None] + spreads * (np.sqrt(1 - share) * alone + np.sqrt(share) * common)
     at = np.broadcast_to(setting.rates[:, None], tuning.shape)
     tuning = tuning + LATE * setting.is_late(optima, at, rng)
-    of_rates = tuning.mean(-1)
-    chosen = of_rates.argmin(-1)
-    own, one = (
+    lowest, chosen = tuning.mean(-1).argmin(-1), chosen_places(setting.rates, tuning)
+    at_lowest, own, one = (
         np.take_along_axis(on_grid, places[..., None], -1)
         + np.take_along_axis(spreads[..., 0], places[..., None], -1)
         * rng.standard_normal((*chosen.shape, setting.seeds))
         + LATE * _late_at(setting, optima, places, rng)
-        for places in (chosen, np.repeat(chosen[:, :1], setting.variants, axis=1))
+        for places in (lowest, chosen, np.repeat(chosen[:, :1], setting.variants, axis=1))
     )
     one[:, 0] = own[:, 0]  # the baseline's runs are the same
-    noise, df = _noise(tuning, chosen, own)
-    error = np.sqrt(noise / setting.tuning_seeds)[..., None]
-    former = former_variance(setting.rates, of_rates, error, df[0, 0], chosen, rng)
-    added = squared_regret(fit_curves(setting.rates, tuning, chosen, noise, df))
+    (of_lowest, df), (added, _) = (
+        _what_the_choice_adds(setting, tuning, places, runs)
+        for places, runs in ((lowest, at_lowest), (chosen, own))
+    )
     nothing = np.zeros_like(added)
     weights = np.zeros(setting.variants)
     weights[:GROUP], weights[GROUP : 2 * GROUP] = 1 / GROUP, -1 / GROUP
     means, variances = own.mean(-1), own.var(-1, ddof=1)
     return Studies(
         *(
-            Found(_compare(runs, extra, df[0, 0]), setting.truth)
-            for runs, extra in ((one, nothing), (own, nothing), (own, former), (own, added))
+            Found(_compare(runs, extra, df), setting.truth)
+            for runs, extra in ((one, nothing), (own, nothing), (at_lowest, of_lowest), (own, added))
         ),
-        group=welch(means, variances, setting.seeds, weights, added=added, added_df=df[0, 0]).p < LEVEL,
+        regrets=(_regret(setting, on_grid, lowest), _regret(setting, on_grid, chosen)),
+        group=welch(means, variances, setting.seeds, weights, added=added, added_df=df).p < LEVEL,
     )
 
 
-def former_variance(
-    rates: ArrayLike,
-    means: np.ndarray,
-    error: np.ndarray,
-    df: float,
-    chosen: np.ndarray,
-    rng: np.random.Generator,
-    draws: int = DRAWS,
-) -> np.ndarray:
-    """(...) the mean square of regrets by the parabola through the lowest loss and its neighbours.
-
-    Args:
-        rates: (R,) logarithms.
-        means: (..., R) over tuning seeds.
-        error: (..., 1) standard errors of the means.
-        df: Their degrees of freedom, above 2.
-        chosen: (...) places of the chosen rates.
-        rng: Random numbers.
-        draws: How many.
-    """
-    scale = np.sqrt(df / rng.chisquare(df - 2, draws)).reshape(-1, *[1] * means.ndim)
-    drawn = means / (scale * error) + rng.standard_normal((draws, *means.shape))
-    places = np.broadcast_to(chosen, drawn.shape[:-1])[..., None]
-    regret = np.take_along_axis(drawn, places, -1)[..., 0] - _lowest(np.asarray(rates), drawn)
-    return df / (df - 2) * error[..., 0] ** 2 * (regret**2).mean(0)
+def _regret(setting: Setting, on_grid: np.ndarray, places: np.ndarray) -> float:
+    """Root mean square of true losses (S, V, R) at chosen places (S, V), above those at the best rates."""
+    true = np.take_along_axis(on_grid, places[..., None], -1)[..., 0] - np.array([0.0, *setting.truth])
+    return float(np.sqrt((true**2).mean()))
 
 
-def _lowest(rates: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """(...) the lowest of parabolas through losses (..., R); at an edge half a spacing beyond it at most."""
-    middle = np.clip(losses.argmin(-1), 1, len(rates) - 2)
-    left, here, right = (
-        np.take_along_axis(losses, (middle + shift)[..., None], -1)[..., 0] for shift in (-1, 0, 1)
-    )
-    step = rates[1] - rates[0]  # the grids of these studies are even
-    slope, curvature = (right - left) / (2 * step), (left + right - 2 * here) / (2 * step**2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.clip(-slope / (2 * curvature), -1.5 * step, 1.5 * step)
-    found = here + slope * place + curvature * place**2
-    floor = losses.min(-1)
-    return np.where(curvature > 0, np.minimum(found, floor), floor)
-
-
-def _noise(tuning: np.ndarray, chosen: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(S, V) variances over seeds as the report takes them, and their degrees of freedom."""
+def _what_the_choice_adds(
+    setting: Setting, tuning: np.ndarray, chosen: np.ndarray, own: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """(S, V) variances as the report takes them, and their degrees of freedom."""
     at_best = np.take_along_axis(tuning, chosen[..., None, None], -2)[..., 0, :]
     parts = [(x.var(-1, ddof=1), x.shape[-1] - 1) for x in (at_best, own) if x.shape[-1] > 1]
     df = sum(of for _, of in parts)
-    return moderated_noise(sum(variance * of for variance, of in parts) / df, df)
+    noise, df_of_noise = moderated_noise(sum(variance * of for variance, of in parts) / df, df)
+    curves = fit_curves(setting.rates, tuning, chosen, noise, df_of_noise)
+    return squared_regret(curves), float(df_of_noise[0, 0])
 
 
 def _late_at(
@@ -404,29 +372,30 @@ def main() -> None:
     """Print the tables as markdown."""
     args = parse_flags(TuningArgs, prog="python -m benchmarks.tuning_error_rates", description=__doc__)
     rng = np.random.default_rng(args.generator_seed)
-    both = ["coverage, former", "coverage", "half-width, former", "half-width"]
-    header = [*WHAT, "shared", "own, Welch", "own, former", "own", "groups", "equivalent", *both]
+    both = [f"{what}{of}" for what in ("coverage", "half-width", "regret") for of in (", lowest", "")]
+    header = [*WHAT, "shared", "own, Welch", "own, lowest", "own", "groups", "equivalent", *both]
     rows = []
     for setting in EQUAL:
         x = simulate(setting, args.studies // (2 if setting.variants > BASE.variants else 1), rng)
-        found = [of.false_differences for of in (x.shared, x.plain, x.former, x.tuned)]
-        found += [_percent(x.group), x.tuned.equivalent, x.former.coverage, x.tuned.coverage]
+        found = [of.false_differences for of in (x.shared, x.plain, x.lowest, x.tuned)]
+        found += [_percent(x.group), x.tuned.equivalent, x.lowest.coverage, x.tuned.coverage]
         rows.append([*_row(setting), *(f"{number:.1f}" for number in found), *_widths(x)])
     _print_table("Nothing differs at each one's own best.", header, rows)
-    header = [*WHAT, "difference", "shared", "own, Welch", "own, former", "own", "equivalent", *both]
+    header = [*WHAT, "difference", "shared", "own, Welch", "own, lowest", "own", "equivalent", *both]
     for title, settings in (("All differ.", DIFFERENT), ("Alike at the shared rate.", REVERSED)):
         rows = []
         for setting in settings:
             x = simulate(setting, args.studies, rng)
-            found = [of.true_differences for of in (x.shared, x.plain, x.former, x.tuned)]
-            found += [x.tuned.equivalent, x.former.coverage, x.tuned.coverage]
+            found = [of.true_differences for of in (x.shared, x.plain, x.lowest, x.tuned)]
+            found += [x.tuned.equivalent, x.lowest.coverage, x.tuned.coverage]
             numbers = (f"{number:.1f}" for number in found)
             rows.append([*_row(setting), f"{setting.difference:g}", *numbers, *_widths(x)])
         _print_table(title, header, rows)
 
 
 def _widths(studies: Studies) -> list[str]:
-    return [f"{found.half_width:.4f}" for found in (studies.former, studies.tuned)]
+    widths = [found.half_width for found in (studies.lowest, studies.tuned)]
+    return [f"{number:.4f}" for number in (*widths, *studies.regrets)]
 
 
 if __name__ == "__main__":

@@ -74,6 +74,12 @@ class Line:
         return np.nanmean(self.losses, axis=-1)
 
     @property
+    def is_lowest_mean(self) -> bool:
+        """Whether no other value has a lower mean over the planned seeds."""
+        planned = self.losses[:, np.isfinite(self.losses).all(0)]
+        return int(planned.mean(-1).argmin()) == self.chosen
+
+    @property
     def rates(self) -> np.ndarray | None:
         """(R,) logarithms of the values; None of values that have none."""
         return _logarithms(self.values)

@@ -175,10 +175,17 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     for (_, variant), choice in tuned.chosen.items():
         added[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
     further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
+    moved = list(dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if not line.is_lowest_mean))
+    rule = "The value with the lowest mean held-out loss was chosen"
+    if moved:
+        rule = (
+            "The value nearest to the lowest point of a curve through the losses was chosen (for "
+            f"{first_few(moved, NAMED)} not that of the lowest mean)"
+        )
     return (
         f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
-        f"{listed(map(str, plan.seeds))}: {span(tuned.num_runs.values(), 'd')} runs{widened}. The value with "
-        "the lowest mean held-out loss was chosen, on seeds and held-out text that no main run has."
+        f"{listed(map(str, plan.seeds))}: {span(tuned.num_runs.values(), 'd')} runs{widened}. {rule}, "
+        "on seeds and held-out text that no main run has."
         + (f" Runs were added that choose nothing: {further}." if further else "")
         + " The standard errors of the held-out loss hold what the choice adds. Learning curves and "
         "other metrics take the chosen values as given."

@@ -130,6 +130,7 @@ def test_both_differences_stand_side_by_side(found: Analysis) -> None:
     for rate in (1e-3, 3e-3):
         assert f"{arm('kan', rate).mean() - arm('gelu', 1e-3).mean():+.4f}" in row
     assert "seeds 101, 102 and 103: 12 runs" in section
+    assert "(for `relu2` not that of the lowest mean)" in section
     assert "![a figure](figures/tuning.svg)" in section
     assert list(PART.checks(found, found.tuned)) == []
 
