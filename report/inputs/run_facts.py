@@ -120,6 +120,8 @@ class RunFacts:
     """Held-out loss at the end of a finished training, nats per target token."""
     word_frequency_loss: float | None = None
     """What knowing only how frequent tokens are scores on the held-out text, nats per target token."""
+    corpus: str = ""
+    """What texts it was trained on, as its record names them."""
     curve: tuple[Evaluation, ...] = ()
     grad_norms: tuple[tuple[int, float], ...] = ()
     """(step, norm of the gradient before clipping) pairs, one a logged line."""
@@ -176,6 +178,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         ffn_flops_per_token=flops.get("ffn"),
         eval_loss=_number(completion.results.get("eval_loss")) if completion else None,
         word_frequency_loss=_number(record.get("word_frequency_loss")),
+        corpus=record.get("corpus") or "",
         curve=curve,
         grad_norms=tuple((int(x["step"]), x["grad_norm"]) for x in by_step(logged, "grad_norm")),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),

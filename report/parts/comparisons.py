@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
+from base.printing import first_few
 from report.analysis import Analysis
 from report.document.markdown import (
     amount,
@@ -33,6 +35,7 @@ from report.verdicts.findings import AtSharedRate, by_standing, place, shown_fir
 
 LARGE_SHARE = 0.5
 """Of a variance, from which on a reader is told where it comes from."""
+TEXTS_NAMED = 2
 TESTS = ("low", "high", "p", "p_sequential", "p_corrected", "level_simultaneous", "low_simultaneous",
          "high_simultaneous", "p_equivalence", "p_equivalence_everywhere", "p_equivalence_holm",
          "smallest_margin")  # fmt: skip
@@ -74,7 +77,7 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
     sizes = [x.num_parameters / 1e6 for x in analysis.facts if x.num_parameters]
     tokens = [x.curve[-1].tokens / 1e6 for x in analysis.facts if x.curve and x.curve[-1].tokens]
     scale = [f"{span(sizes, '.2f')}M parameters"] if sizes else []
-    scale += [f"{span(tokens, '.1f')}M tokens"] if tokens else []
+    scale += [f"{span(tokens, '.1f')}M tokens{_of_corpus(analysis)}"] if tokens else []
     tuning = f" and its own {fields}" if (fields := _tuned_fields(analysis)) else ""
     of_size = f" ({' and '.join(scale)})" if scale else ""
     if len(primary):
@@ -89,6 +92,13 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
             f"{median(choices):.0%} of the variance of these differences comes from the choice of the "
             f"{_tuned_fields(analysis)}, which more seeds do not lessen and more tuning seeds do."
         )
+
+
+def _of_corpus(analysis: Analysis) -> str:
+    """Name the texts by their files, without folders; nothing where runs had different ones."""
+    corpora = {x.corpus for x in analysis.facts}
+    names = [Path(text).name if text.startswith("/") else text for text in corpora.pop().split(", ")]
+    return f" of {first_few(names, TEXTS_NAMED)}" if names[0] and not corpora else ""
 
 
 def _tuned_fields(analysis: Analysis) -> str:
