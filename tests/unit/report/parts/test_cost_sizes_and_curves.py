@@ -391,6 +391,22 @@ def test_a_run_left_where_its_loss_is_half_of_the_way_down(seen: Analysis):
     assert (roberta.is_bound.any(), gpt_neo.is_bound.all()) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("corpora", "named"),
+    [
+        (["/home/me/a.txt, /home/me/b.txt, /home/me/c.txt"] * 2, "1.0M tokens of a.txt, b.txt and 1 more"),
+        (["roneneldan/TinyStories (Hugging Face hub)"] * 2, "of roneneldan/TinyStories (Hugging Face hub)"),
+        (["one.txt", "other.txt"], "1.0M tokens)"),
+    ],
+)
+def test_the_card_names_the_texts_that_all_runs_share(corpora: list[str], named: str) -> None:
+    runs = [
+        run_facts("gpt_neo", variant, 1, curve(SHARES), corpus=corpus)
+        for variant, corpus in zip(("gelu", "kan"), corpora, strict=True)
+    ]
+    assert named in card(curves_analysed(*runs))
+
+
 def test_the_card_says_once_whether_all_runs_left(seen: Analysis):
     result = curves_of(seen)
     latest = (result.departures.tokens / TOKENS).max()
