@@ -243,7 +243,7 @@ def _defined(module: str, name: str) -> Definition:
     if path is None:
         raise UsageError(f"there is no module {module}")
     if path.name == "__init__.py":
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):  # within TYPE_CHECKING too
             if (
                 isinstance(node, ast.ImportFrom)
                 and node.module

@@ -27,7 +27,7 @@ from scores.rows import read_rows
 from tests.bare import run_bare
 from tests.processes import run_command
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ci
 
 REPO = "me/kan-model"
 MIT = ("--license", "mit")
