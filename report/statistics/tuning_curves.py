@@ -363,9 +363,14 @@ def squared_regret(curves: Curves) -> np.ndarray:
     (``DOWNWARD``). In polar coordinates about the fit the distance has the quantile function of r below;
     angles are evenly spaced, and the rule over distances is Gauss and Legendre's. Up to 2 degrees of freedom
     the expectation is infinite; without a curve it is nan.
+
+    It is no less than the square of what the mean at the choice lies above the lowest of the curve's: a
+    choice by a curve is at its lowest point, so a curve of the wrong shape sees least of what it misses.
     """
     shape = curves.df.shape
     curves = Curves(*(np.reshape(x, (-1, *x.shape[curves.df.ndim :])) for x in curves))
+    used = np.where(curves.fit.any(-2), curves.means, np.inf)
+    seen = np.where(curves.places == 0, _or_zero(curves.means), 0.0).sum(-1) - used.min(-1)
     df = np.maximum(curves.df, 2.0)[:, None]
     nodes, weights = np.polynomial.legendre.leggauss(RADII)
     nodes = (nodes + 1) / 2
@@ -385,7 +390,8 @@ def squared_regret(curves: Curves) -> np.ndarray:
         regret = _depth(curvature, slope, curves.low[:, None], curves.high[:, None])
         total = total + (likely * regret**2).sum(-1)
         chance = chance + likely.sum(-1)
-    return np.where(curves.df > 2, total / chance, np.inf).reshape(shape)
+    found = np.maximum(total / chance, np.maximum(seen, 0.0) ** 2)
+    return np.where(curves.df > 2, found, np.inf).reshape(shape)
 
 
 def _depth(a: np.ndarray, b: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

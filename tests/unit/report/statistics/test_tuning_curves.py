@@ -209,6 +209,17 @@ def test_without_noise_the_regret_is_near_what_the_spacing_hides() -> None:
     assert squared_regret(_curves(3.0 + 0.1 * (EVEN - EVEN[3]) ** 2, 0.0, rates=EVEN)) < 1e-6
 
 
+def test_the_regret_is_no_less_than_what_the_mean_at_the_choice_is_above_the_lowest() -> None:
+    """A fall up to a step, whose curve is lowest a rate before the lowest mean."""
+    means = np.array([0.06, 0.04, 0.02, 0.0, 0.1, 0.12, 0.14])
+    losses = np.repeat(means[None, :, None], 2, axis=-1)
+    at_choice, at_lowest = (
+        float(squared_regret(fit_curves(EVEN, losses, [place], [1e-6], [20.0]))[0]) for place in (2, 3)
+    )
+    assert at_choice >= 0.02**2
+    assert at_lowest < 0.02**2
+
+
 def test_a_rate_without_the_further_seeds_is_as_if_it_had_them() -> None:
     """The seeds differ by the same at all rates, so that nothing is lost."""
     hard = np.array([0.0, 0.01, -0.02, 0.3, 0.1])
