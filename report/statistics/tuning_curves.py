@@ -5,7 +5,7 @@ Rates stand as their natural logarithms, losses in any unit, nan where a run div
 
 **The choice** is the rate nearest to the lowest point of a curve through the losses (``chosen_places``). The
 lowest mean of a few seeds is often the luckiest: of seven rates that lie close together it misses the best
-one by twice as much (docs/error-rates.md).
+one by 1.6 times as much (docs/error-rates.md); of a curve with a kink or a step it misses it by less.
 
 **The curve** of a variant is a quadratic in the logarithm of the rate with a cubic term of which little is
 believed (``BEND``), fitted by weighted least squares to the mean losses of the chosen rate and its nearest
