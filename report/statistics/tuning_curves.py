@@ -196,12 +196,16 @@ def chosen_places(rates: ArrayLike, losses: ArrayLike) -> np.ndarray:
     seeds = losses.shape[-1]
     if seeds < 2 or len(np.asarray(rates)) < FEWEST:
         return best
-    at_best = np.take_along_axis(losses, best[..., None, None], -2)[..., 0, :]
-    noise, df = moderated_noise(at_best.var(-1, ddof=1), seeds - 1)
+    at_best = np.take_along_axis(losses, best[..., None, None], -2)
+    noise, df = moderated_noise(at_best[..., 0, :].var(-1, ddof=1), seeds - 1)
     curves = fit_curves(rates, np.where(np.isfinite(means)[..., None], losses, np.nan), best, noise, df)
     a, b, _ = np.moveaxis(curves.coefficients, -1, 0)
     optimum = _lowest_place(a, b, curves.low, curves.high)
-    clearly = NO_WORSE * np.sqrt(2 * noise / seeds)
+    # By the variant's own differences over seeds: what all rates of a seed share is not in them, nor is the
+    # noise of other variants, beside which a steady one would be moved by many times its own.
+    others = curves.fit.any(-2) & (curves.places != 0)
+    apart = np.where(others, (losses - at_best).var(-1, ddof=1), 0.0).sum(-1) / np.maximum(others.sum(-1), 1)
+    clearly = NO_WORSE * np.sqrt(apart / seeds)
     is_as_good = _or_zero(curves.means) - np.nanmin(means, -1)[..., None] <= clearly[..., None]
     may_be_chosen = curves.fit.any(-2) & is_as_good
     distances = np.where(may_be_chosen, np.abs(curves.places - optimum[..., None]), np.inf)

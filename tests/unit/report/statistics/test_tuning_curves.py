@@ -111,6 +111,15 @@ def test_no_rate_is_chosen_that_is_clearly_worse_or_has_diverged() -> None:
     assert chosen_places(EVEN[:2], losses[None, 2:4]).tolist() == [1]  # two rates
 
 
+def test_a_steady_variant_is_chosen_for_alike_beside_variants_that_are_not() -> None:
+    means, signs = np.array([0.06, 0.0, 0.03, 0.012, 0.03]), np.array([1, 1, -1, 1, -1])
+    steady = means[:, None] + np.outer(signs, [-0.002, 0.002])
+    noisy = np.linspace(0.2, 0.0, 5)[:, None] + np.array([-0.05, 0.05])
+    rates = EVEN[:5]
+    assert chosen_places(rates, steady[None]).tolist() == [1]
+    assert chosen_places(rates, np.stack([steady, noisy, noisy]))[0] == 1
+
+
 def _sharing(correlation: float, variants: int, rng: np.random.Generator) -> float:
     """How much smaller the covariance of the curve is than it would be of seeds apart, in the median."""
     shared = np.sqrt(correlation) * rng.standard_normal((200, variants, 1, 2))
