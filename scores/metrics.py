@@ -53,10 +53,13 @@ _SPREADS = _words("std(err|dev)?|sd|sem|ci|var|variance|min|max")
 """What stands beside a metric and is none."""
 _TURNED = _words(
     "neg(ative)?(?![a-z_]*likelihood)|minus|inv(erse)?|skill|gain|reduction|improvement|drop|decrease|increase|"
-    "delta|diff(erence)?|change|saved|recovered|advantage"
+    "delta|diff(erence)?|change|saved|recovered|advantage|gap|false|fail(ed|ures?)?|non?_match|"
+    "(?<!_)1(00)?(?=_(acc|accuracy|f1|em|auc|auroc|precision|recall|score))"
 )
 """What turns the direction of the word beside it, or may."""
-_COSTS = _words("cost|energy|distance|toxicity|fid|rank|miss(es|_rate)?")
+_COSTS = _words(
+    "costs?|energy|distance|toxicity|fid|rank|miss(es|_rate)?|crps|latency|hallucinations?|stereotypes?|bias"
+)
 """What is rather better when lower, and no score that a table is searched for."""
 _BESIDE = _words(
     "latency|[a-z]*time|hours|seconds|secs?|ms|memory|[a-z]*flops|params|parameters|lr|learning_rate|batch_size"
@@ -250,7 +253,8 @@ def _direction_of_name(name: str) -> Better | None:
         return None if is_loss and spec.better == "higher" else spec.better
     if is_loss:
         return "lower"
-    return "higher" if _GAINS.search(text) and not looks_like_a_loss(name) else None
+    is_doubtful = looks_like_a_loss(name) or _COSTS.search(text) is not None
+    return "higher" if _GAINS.search(text) and not is_doubtful else None
 
 
 def _plain(name: str) -> str:

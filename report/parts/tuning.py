@@ -28,6 +28,7 @@ from report.statistics.power import detection_power
 from report.statistics.tuning_curves import combined
 from report.verdicts.findings import AtSharedRate
 from scores.tuning_grid import Value
+from scores.tuning_trials import Choice
 
 WORTH = {
     "optimum": ("optimum", ".2g"),
@@ -175,12 +176,12 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     for (_, variant), choice in tuned.chosen.items():
         added[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
     further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
-    moved = list(dict.fromkeys(f"`{line.variant}`" for line in tuned.lines if not line.is_lowest_mean))
+    moved = list(dict.fromkeys(f"`{x.variant}`" for x in tuned.chosen.values() if not _is_lowest(x, tuned)))
     rule = "The value with the lowest mean held-out loss was chosen"
     if moved:
         rule = (
-            "The value nearest to the lowest point of a curve through the losses was chosen (for "
-            f"{first_few(moved, NAMED)} not that of the lowest mean)"
+            "Of the values whose mean is not clearly above the lowest, the nearest to the lowest point of a "
+            f"curve through the losses was chosen (for {first_few(moved, NAMED)} not that of the lowest mean)"
         )
     return (
         f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
@@ -190,6 +191,11 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
         + " The standard errors of the held-out loss hold what the choice adds. Learning curves and "
         "other metrics take the chosen values as given."
     )
+
+
+def _is_lowest(choice: Choice, tuned: Tuned) -> bool:
+    """Whether no point that was tried has a lower mean over the planned seeds."""
+    return choice.loss is None or choice.loss <= min(x.mean for x in tuned.plan.tried_of(choice))
 
 
 def _values(analysis: Analysis, tuned: Tuned) -> str:

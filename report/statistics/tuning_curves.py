@@ -5,7 +5,7 @@ Rates stand as their natural logarithms, losses in any unit, nan where a run div
 
 **The choice** is the rate nearest to the lowest point of a curve through the losses (``chosen_places``). The
 lowest mean of a few seeds is often the luckiest: of seven rates that lie close together it misses the best
-one by twice as much (docs/error-rates.md).
+one by 1.6 times as much (docs/error-rates.md); of a curve with a kink or a step it misses it by less.
 
 **The curve** of a variant is a quadratic in the logarithm of the rate with a cubic term of which little is
 believed (``BEND``), fitted by weighted least squares to the mean losses of the chosen rate and its nearest
@@ -196,12 +196,16 @@ def chosen_places(rates: ArrayLike, losses: ArrayLike) -> np.ndarray:
     seeds = losses.shape[-1]
     if seeds < 2 or len(np.asarray(rates)) < FEWEST:
         return best
-    at_best = np.take_along_axis(losses, best[..., None, None], -2)[..., 0, :]
-    noise, df = moderated_noise(at_best.var(-1, ddof=1), seeds - 1)
+    at_best = np.take_along_axis(losses, best[..., None, None], -2)
+    noise, df = moderated_noise(at_best[..., 0, :].var(-1, ddof=1), seeds - 1)
     curves = fit_curves(rates, np.where(np.isfinite(means)[..., None], losses, np.nan), best, noise, df)
     a, b, _ = np.moveaxis(curves.coefficients, -1, 0)
     optimum = _lowest_place(a, b, curves.low, curves.high)
-    clearly = NO_WORSE * np.sqrt(2 * noise / seeds)
+    # By the variant's own differences over seeds: what all rates of a seed share is not in them, nor is the
+    # noise of other variants, beside which a steady one would be moved by many times its own.
+    others = curves.fit.any(-2) & (curves.places != 0)
+    apart = np.where(others, (losses - at_best).var(-1, ddof=1), 0.0).sum(-1) / np.maximum(others.sum(-1), 1)
+    clearly = NO_WORSE * np.sqrt(apart / seeds)
     is_as_good = _or_zero(curves.means) - np.nanmin(means, -1)[..., None] <= clearly[..., None]
     may_be_chosen = curves.fit.any(-2) & is_as_good
     distances = np.where(may_be_chosen, np.abs(curves.places - optimum[..., None]), np.inf)
@@ -363,9 +367,14 @@ def squared_regret(curves: Curves) -> np.ndarray:
     (``DOWNWARD``). In polar coordinates about the fit the distance has the quantile function of r below;
     angles are evenly spaced, and the rule over distances is Gauss and Legendre's. Up to 2 degrees of freedom
     the expectation is infinite; without a curve it is nan.
+
+    It is no less than the square of what the mean at the choice lies above the lowest of the curve's: a
+    choice by a curve is at its lowest point, so a curve of the wrong shape sees least of what it misses.
     """
     shape = curves.df.shape
     curves = Curves(*(np.reshape(x, (-1, *x.shape[curves.df.ndim :])) for x in curves))
+    used = np.where(curves.fit.any(-2), curves.means, np.inf)
+    seen = np.where(curves.places == 0, _or_zero(curves.means), 0.0).sum(-1) - used.min(-1)
     df = np.maximum(curves.df, 2.0)[:, None]
     nodes, weights = np.polynomial.legendre.leggauss(RADII)
     nodes = (nodes + 1) / 2
@@ -385,7 +394,8 @@ def squared_regret(curves: Curves) -> np.ndarray:
         regret = _depth(curvature, slope, curves.low[:, None], curves.high[:, None])
         total = total + (likely * regret**2).sum(-1)
         chance = chance + likely.sum(-1)
-    return np.where(curves.df > 2, total / chance, np.inf).reshape(shape)
+    found = np.maximum(total / chance, np.maximum(seen, 0.0) ** 2)
+    return np.where(curves.df > 2, found, np.inf).reshape(shape)
 
 
 def _depth(a: np.ndarray, b: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -111,6 +111,15 @@ def test_no_rate_is_chosen_that_is_clearly_worse_or_has_diverged() -> None:
     assert chosen_places(EVEN[:2], losses[None, 2:4]).tolist() == [1]  # two rates
 
 
+def test_a_steady_variant_is_chosen_for_alike_beside_variants_that_are_not() -> None:
+    means, signs = np.array([0.06, 0.0, 0.03, 0.012, 0.03]), np.array([1, 1, -1, 1, -1])
+    steady = means[:, None] + np.outer(signs, [-0.002, 0.002])
+    noisy = np.linspace(0.2, 0.0, 5)[:, None] + np.array([-0.05, 0.05])
+    rates = EVEN[:5]
+    assert chosen_places(rates, steady[None]).tolist() == [1]
+    assert chosen_places(rates, np.stack([steady, noisy, noisy]))[0] == 1
+
+
 def _sharing(correlation: float, variants: int, rng: np.random.Generator) -> float:
     """How much smaller the covariance of the curve is than it would be of seeds apart, in the median."""
     shared = np.sqrt(correlation) * rng.standard_normal((200, variants, 1, 2))
@@ -207,6 +216,17 @@ def test_without_noise_the_regret_is_near_what_the_spacing_hides() -> None:
     means = 3.0 + 0.1 * (EVEN - EVEN[3] - 0.3) ** 2
     assert squared_regret(_curves(means, 0.0, rates=EVEN)) == pytest.approx((0.1 * 0.3**2) ** 2, rel=0.35)
     assert squared_regret(_curves(3.0 + 0.1 * (EVEN - EVEN[3]) ** 2, 0.0, rates=EVEN)) < 1e-6
+
+
+def test_the_regret_is_no_less_than_what_the_mean_at_the_choice_is_above_the_lowest() -> None:
+    """A fall up to a step, whose curve is lowest a rate before the lowest mean."""
+    means = np.array([0.06, 0.04, 0.02, 0.0, 0.1, 0.12, 0.14])
+    losses = np.repeat(means[None, :, None], 2, axis=-1)
+    at_choice, at_lowest = (
+        float(squared_regret(fit_curves(EVEN, losses, [place], [1e-6], [20.0]))[0]) for place in (2, 3)
+    )
+    assert at_choice >= 0.02**2
+    assert at_lowest < 0.02**2
 
 
 def test_a_rate_without_the_further_seeds_is_as_if_it_had_them() -> None:
