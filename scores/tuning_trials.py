@@ -149,6 +149,9 @@ class TuningPlan:
     variants: tuple[str, ...]
     settings: tuple[tuple[str, Places], ...]
     """Families and places, in each of which every variant is tuned."""
+    by_curve: bool = False
+    """Whether values are chosen along curves; the lowest mean is in studies from before there were any, for
+    variants that enter later, too, which would gain on the others by a better rule."""
     cells: tuple[str, ...] = ()
     """Runs of the first round, whose names say how they are trained."""
     later: tuple[tuple[str, ...], ...] = ()
@@ -189,7 +192,9 @@ class TuningPlan:
 
         The order of seeds, variants, settings and cells in a study's file means nothing.
         """
-        plans = (replace(plan, seeds=tuple(sorted(plan.seeds)), later=()) for plan in (self, other))
+        plans = (
+            replace(plan, seeds=tuple(sorted(plan.seeds)), later=(), by_curve=True) for plan in (self, other)
+        )
         ours, theirs = map(vars, plans)
         for name, value in ours.items():
             may_grow = name in ("variants", "settings", "cells")
@@ -330,7 +335,8 @@ class Tuning:
         now = replace(self, rounds=(*self.rounds, ended))
         if now._next_grid(group) is not None:
             return now
-        return replace(now, chosen=(*self.chosen, *_choices(now._rounds_of(group), choose)))
+        choices = _choices(now._rounds_of(group), choose if self.plan.by_curve else None)
+        return replace(now, chosen=(*self.chosen, *choices))
 
     def _further_ended(self, further: Further, losses: Losses) -> Further:
         """Return runs that were added with their losses, if all of them have ended."""
@@ -342,11 +348,11 @@ class Tuning:
         return replace(further, losses=ended) if len(ended) == len(by_value) else further
 
 
-def _choices(rounds: Sequence[Round], choose: ChoosePlaces) -> Iterator[Choice]:
+def _choices(rounds: Sequence[Round], choose: ChoosePlaces | None) -> Iterator[Choice]:
     """Yield what is chosen for each variant of a group that is through.
 
     From the point of the lowest mean on, each field that has an order is chosen along a curve, one after the
-    other. A variant that diverged at every point has the first one.
+    other; without ``choose`` it is that point. A variant that diverged at every point has the first one.
     """
     last = rounds[-1]
     tried = {name: [x for each in rounds for x in each.tried if x.variant == name] for name in last.variants}
@@ -354,7 +360,7 @@ def _choices(rounds: Sequence[Round], choose: ChoosePlaces) -> Iterator[Choice]:
     trained = [name for name, points in tried.items() if any(math.isfinite(one.mean) for one in points)]
     for field, values in last.grid.items():
         numbers = [float(value) for value in values if is_positive(value)]
-        if not trained or len(numbers) < len(values):
+        if choose is None or not trained or len(numbers) < len(values):
             continue
         along = [[_tried_at(tried[name], {**chosen[name], field: x}) for x in values] for name in trained]
         places = choose(

@@ -54,7 +54,7 @@ BEND = 0.3
 """Standard deviation of the cubic term beforehand, as a share of the quadratic one."""
 COLLAPSED, SURE = 5.0, 3.0
 """How many times as high as the second lowest a loss is left out; standard errors beside it."""
-NO_WORSE = 1.5
+NO_WORSE = 1.0
 """Standard errors of a difference by which the mean at a chosen rate may lie above the lowest mean."""
 LEAST_GROWTH, MOST_GROWTH = -0.2, 1.2
 """Of the logarithm of the standard deviation, from one rate to the next."""

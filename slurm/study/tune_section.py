@@ -150,6 +150,7 @@ def plan_of(tune: TuneConfig, untuned: Sequence[RunCell], baseline: str) -> Tuni
         fields=tune.fields,
         seeds=tune.seeds,
         select=tune.select,
+        by_curve=True,
         widen=tune.widen,
         shared=tune.shared,
         baseline=baseline,

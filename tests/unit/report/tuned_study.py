@@ -38,6 +38,7 @@ def tune(
         fields={FIELD: RATES},
         seeds=tuple(seeds),
         select="held-out-loss",
+        by_curve=True,
         widen=widen,
         shared=True,
         baseline="gelu",

@@ -90,6 +90,7 @@ def plan(**changes) -> TuningPlan:
         "fields": {RATE: (3e-4, 1e-3, 3e-3)},
         "seeds": (101, 102),
         "select": "held-out-loss",
+        "by_curve": True,
         "widen": 2,
         "shared": True,
         "baseline": "gelu",
@@ -156,6 +157,30 @@ def test_a_variant_that_diverges_everywhere_is_tried_lower_and_then_has_the_lowe
     choice = tuning.choice(*HERE, "kan")
     assert choice.point == {RATE: 9e-5}
     assert choice.loss is None
+
+
+def highest_that_ended(rates: Sequence[float], losses: Sequence[Sequence[Sequence[float]]]) -> list[int]:
+    """Choose what no curve would."""
+    return [max(i for i, at in enumerate(of_rates) if not math.isnan(sum(at))) for of_rates in losses]
+
+
+@pytest.mark.parametrize("by_curve", [True, False])
+def test_a_choice_is_made_field_by_field_in_studies_that_began_with_it(by_curve: bool) -> None:
+    grid = {RATE: (3e-4, 1e-3, 3e-3), "optim.optimizer": ("adamw", "muon"), "optim.weight_decay": (0.1, 0.2)}
+
+    def losses(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
+        if one.point[RATE] == 3e-3 and one.variant == "kan":
+            return (None, 2.0)
+        return losses_of(OPTIMA)(one, seeds)
+
+    tuning = Tuning(plan=plan(widen=0, fields=grid, by_curve=by_curve))
+    points = {one.variant: one.point for one in tuning.advanced(losses, "today", highest_that_ended).chosen}
+    highest = {"gelu": 3e-3, "kan": 1e-3, "relu": 3e-3} if by_curve else dict.fromkeys(OPTIMA, 1e-3)
+    decay = 0.2 if by_curve else 0.1
+    assert points == {
+        name: {RATE: rate, "optim.optimizer": "adamw", "optim.weight_decay": decay}
+        for name, rate in highest.items()
+    }
 
 
 def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():

@@ -85,7 +85,7 @@ def test_the_fit_is_that_of_a_posterior_with_a_prior_on_the_cubic_term() -> None
     assert found.coefficients[i] == pytest.approx(fit[1:], rel=1e-3)
 
 
-def test_of_flat_curves_the_choice_misses_a_third_less_than_the_lowest_mean_does() -> None:
+def test_of_flat_curves_the_choice_misses_a_quarter_less_than_the_lowest_mean_does() -> None:
     rng = np.random.default_rng(11)
     best = rng.uniform(EVEN[2], EVEN[4], (500, 6, 1))
     true = 0.03 * (EVEN - best) ** 2
@@ -95,7 +95,7 @@ def test_of_flat_curves_the_choice_misses_a_third_less_than_the_lowest_mean_does
         for places in (chosen_places(EVEN, losses), losses.mean(-1).argmin(-1))
     ]
     by_curve, by_mean = (np.sqrt(x.mean()) for x in squares)
-    assert by_curve < 0.67 * by_mean
+    assert by_curve < 0.75 * by_mean
 
 
 def test_no_rate_is_chosen_that_is_clearly_worse_or_has_diverged() -> None:
