@@ -41,9 +41,7 @@ class MultipleComparisons:
     tables: Mapping[Benchmark, ArmTable]
     primary: Collection[Benchmark]
     inference: Inference
-    _drawn: dict[Hashable, tuple[list[Hashable], Correction]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    _drawn: dict[Hashable, tuple[list[Hashable], Correction]] = field(default_factory=dict, compare=False)
     """By the comparisons that a correction is over: these in its own order, and the correction."""
 
     def correct(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -61,7 +59,7 @@ class MultipleComparisons:
         is_read_once = isinstance(self.inference.looks, OneLook)
         return is_read_once and not any(arms.decided for arms in self.tables.values())
 
-    def correction(self, group: Members) -> tuple[Members, Correction]:
+    def correction(self, group: dict[int, Comparison]) -> tuple[dict[int, Comparison], Correction]:
         """Draw what comparisons share once: without a run, or in other pairs, they share nearly the same.
 
         Returns:
