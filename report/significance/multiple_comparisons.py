@@ -16,6 +16,7 @@ import math
 import zlib
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class MultipleComparisons:
     tables: Mapping[Benchmark, ArmTable]
     primary: Collection[Benchmark]
     inference: Inference
-    _drawn: dict[Hashable, tuple[list[Hashable], Correction]] = field(default_factory=dict, compare=False)
+    _drawn: dict[Hashable, tuple[list[Any], Correction]] = field(default_factory=dict, compare=False)
     """By the comparisons that a correction is over: these in its own order, and the correction."""
 
     def correct(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
