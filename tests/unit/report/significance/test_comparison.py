@@ -475,8 +475,7 @@ def test_a_primary_outcome_without_scores_is_refused_on_the_command_line_and_wai
 
 
 def test_contrasts_are_corrected_with_all_primary_comparisons_and_asked_twice_count_once():
-    rng = np.random.default_rng(6)
-    arms = ascending(rng, EWOK, step=0.5)
+    arms = ascending(np.random.default_rng(6), EWOK, step=0.5)
     pairs = study([arms])
     found = pairs.asked("kan", "swish - relu", "relu - swish", "silu - kan", "gelu - swish")
     alone = pairs.claims.compare([c.contrast for c in found])
