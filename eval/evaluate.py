@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from base.errors import UsageError, as_usage_error, first_line, naming
+from base.lazy_modules import without_collecting
 from base.printing import ProgressBar, Tell, duration
 from base.system import num_cores
 from eval.config import EvalConfig
@@ -309,7 +310,8 @@ def measure(work: Work, tell: Tell) -> Results:
     Raises:
         UsageError: For faulty data, or a model that does not fit them.
     """
-    from eval.classification.score_task import evaluate_tasks, majority_baselines
+    with without_collecting():
+        from eval.classification.score_task import evaluate_tasks, majority_baselines
 
     if work.texts is not None:
         return {work.texts.name: work.texts.measure(_scorer_of(work), tell)}

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal
 
 from base.command_line import Positional, read_flags
 from base.errors import UsageError, run_cli, unknown_name
+from base.lazy_modules import without_collecting
 from pretrain.config import RunConfig
 from pretrain.training.seeds import configs_of_seeds, train_in_turn
 
@@ -60,7 +61,8 @@ def main(args: Sequence[str] | None = None) -> int | None:
         if os.environ.get("RANK", "0") == "0":
             print(describe_runs(configs, num_processes))
         return None
-    from pretrain.training.training_run import train  # which a dry run does without
+    with without_collecting():
+        from pretrain.training.training_run import train  # which a dry run does without
 
     if len(configs) == 1:
         train(configs[0], build_scorer)

@@ -9,6 +9,7 @@ from pathlib import Path
 from base.command_line import parse_flags, refuse_position_behind_list
 from base.config_input import find_study_folder
 from base.errors import UsageError
+from base.lazy_modules import without_collecting
 from base.run.folder_names import REPORT_NAME, StudyFolder
 from report.request import Request
 from scores.published import shipped_table
@@ -35,8 +36,9 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     if request.source is None:
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
-    from report.page import summary  # with matplotlib, a second after a mistake would be told
-    from report.write import write_report
+    with without_collecting():
+        from report.page import summary  # with matplotlib, a second after a mistake would be told
+        from report.write import write_report
 
     source = find_study_folder(request.source)
     request = request.model_copy(update={"source": source})

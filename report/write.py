@@ -181,17 +181,14 @@ def record_of(analysis: Analysis, versions: Mapping[str, str], source: str) -> d
         versions: Of Python and of packages.
         source: The source's path as it is to be shown.
     """
+    axes = {name: list(levels) for name, levels in analysis.source.axes.items()}
     return {
         "answer": list(answer(analysis)),
         "source": source,
         "source_kind": analysis.source.kind,
         "versions": dict(versions),
         "factor": analysis.source.factor,
-        **(
-            {"axes": {name: list(levels) for name, levels in axes.items()}}
-            if (axes := analysis.source.axes)
-            else {}
-        ),
+        **({"axes": axes} if axes else {}),
         "baseline": str(analysis.baseline),
         **asdict(analysis.inference),
         "families": list(map(str, analysis.families)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator
-from functools import reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,6 +19,9 @@ Split = Literal["train", "validation"]
 TINYSTORIES = "roneneldan/TinyStories"
 TINYSTORIES_REVISION = "f54c09fd23315a6f9c86f9dc80f725de7d8f9c64"
 """Pinned, so that a change on the hub cannot change a run, and so that its identity is known offline."""
+
+_stories = lru_cache(maxsize=1)(stories)
+"""Both splits are parts of them, and each is read to train a tokenizer and again to be packed."""
 
 # What the grammar's imports are called, and were called when runs that may go on today were begun.
 _FIRST_NAMES = {b"pretrain.data.embedded": b"pretrain.embedded", b"base.errors": b"ffn_variants.errors"}
@@ -134,7 +137,7 @@ def _is_hub(data: DataConfig) -> bool:
 
 def _source(data: DataConfig, split: Split) -> Iterator[str]:
     if data.source == "embedded":
-        return iter(stories(data.num_stories, data.corpus_seed))
+        return iter(_stories(data.num_stories, data.corpus_seed))
     if _is_hub(data):
         return (text.strip() for batch in _hub(split).iter(1000) for text in batch["text"] if text.strip())
     return text_files.read_documents(files(data)[split], data.text_field, data.txt_split)

@@ -17,6 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.path import Path
 from matplotlib.rcsetup import cycler
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -180,11 +181,10 @@ def label_log_axis(axis: Axis) -> None:
 @lru_cache(maxsize=10_000)
 def text_width(text: str, size: float = SMALL) -> float:
     """Width of drawn text in inches, of its longest line."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    return (
-        max((TextPath((0, 0), x, size=size).get_extents().width for x in lines), default=0.0)
-        / POINTS_PER_INCH
-    )
+    lines = [TextPath((0, 0), line, size=size) for line in text.split("\n") if line.strip()]
+    # Every curve of this font begins or ends where it reaches farthest; get_extents takes five times as long.
+    points = [line.vertices[line.codes != Path.CLOSEPOLY, 0] for line in lines]
+    return max((float(np.ptp(x)) for x in points if x.size), default=0.0) / POINTS_PER_INCH
 
 
 def in_two_lines(name: str, width: int = 18) -> str:

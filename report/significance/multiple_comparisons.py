@@ -16,6 +16,7 @@ import math
 import zlib
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,8 +42,8 @@ class MultipleComparisons:
     tables: Mapping[Benchmark, ArmTable]
     primary: Collection[Benchmark]
     inference: Inference
-    _corrections: dict[Hashable, Correction] = field(default_factory=dict, compare=False, repr=False)
-    """By the comparisons that they are over."""
+    _drawn: dict[Hashable, tuple[list[Any], Correction]] = field(default_factory=dict, compare=False)
+    """By the comparisons that a correction is over: these in its own order, and the correction."""
 
     def correct(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """Correct comparisons with the baseline; their order stays.
@@ -59,14 +60,19 @@ class MultipleComparisons:
         is_read_once = isinstance(self.inference.looks, OneLook)
         return is_read_once and not any(arms.decided for arms in self.tables.values())
 
-    def correction(self, group: Sequence[Comparison]) -> Correction:
-        """Draw what comparisons share once: without a run, or in other pairs, they share nearly the same."""
+    def correction(self, group: dict[int, Comparison]) -> tuple[dict[int, Comparison], Correction]:
+        """Draw what comparisons share once: without a run, or in other pairs, they share nearly the same.
+
+        Returns:
+            The comparisons in the order in which they are to be corrected, and how.
+        """
         if not self.is_drawn:
-            return Holm()
-        key = tuple((c.benchmark, c.contrast, c.families) for c in group)
-        if key not in self._corrections:
-            self._corrections[key] = self._max_t(group)
-        return self._corrections[key]
+            return group, Holm()
+        places = {(c.benchmark, c.contrast, c.families): place for place, c in group.items()}
+        if (key := frozenset(places)) not in self._drawn:
+            self._drawn[key] = [*places], self._max_t([*group.values()])
+        order, correction = self._drawn[key]
+        return {places[each]: group[places[each]] for each in order}, correction
 
     def _max_t(self, group: Sequence[Comparison]) -> MaxT:
         """Draw more studies where a corrected p lies so near to the level that the draws may decide."""
@@ -158,7 +164,7 @@ class CorrectedGroups:
             # All primary comparisons are one group, else those of one metric and scope.
             scope = None if comparison.is_primary else (comparison.benchmark, comparison.family)
             groups.setdefault(scope, {})[place] = comparison
-        self._groups = [(group, plan.correction([*group.values()])) for group in groups.values()]
+        self._groups = [plan.correction(group) for group in groups.values()]
 
     def _marked(self, comparisons: Members) -> dict[int, Comparison]:
         return {place: replace(c, is_primary=self._plan.is_primary(c)) for place, c in comparisons.items()}

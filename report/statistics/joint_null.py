@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, special
+from scipy import special
 
 from report.statistics.welch import FAR_FEWER, FEWEST_ARMS, judged_variances, usual_variance
 
@@ -141,13 +141,14 @@ def cells_of_pairs(
         loads = (of_family * spread).T
         blocks.append(_normalised(loads @ loads.T) * between)
     num_cells = len(blocks) * len(weights)
+    groups = np.repeat(np.arange(len(blocks)), len(weights))
     none = np.stack([np.zeros(num_cells), np.full(num_cells, np.inf)])
     return Cells(
         values=np.concatenate(values, axis=1),
-        groups=np.repeat(np.arange(len(blocks)), len(weights)),
+        groups=groups,
         laws=np.arange(num_cells),
         weights=np.concatenate(shares, axis=1),
-        correlation=linalg.block_diag(*blocks),
+        correlation=np.where(groups[:, None] == groups, np.tile(np.concatenate(blocks), len(blocks)), 0.0),
         choices=none if choices is None else choices.reshape(2, -1),
         tuned=np.tile(np.arange(len(weights)), len(blocks)),
     )
