@@ -192,7 +192,7 @@ def test_fractions_are_told_of_and_may_be_percentages():
         (lambda c: c["swiglu"].p == c.loc["swiglu", "p"] == c["p"]["swiglu"] == c.p["swiglu"], True),
         (lambda c: dict(c).keys(), {"swiglu": 0, "kan": 0}.keys()),
         (lambda c: c.summary().loc["gelu", "n"], 3),
-        (lambda c: c.significant.to_dict(), {"swiglu": True, "kan": False}), (lambda c: "gelu" in c, True),
+        (lambda c: c.significant().to_dict(), {"swiglu": True, "kan": False}), (lambda c: "gelu" in c, True),
         (lambda c: c.ci["swiglu"][0] == c.conf_int().low["swiglu"] == c["swiglu"].low, True),
         (lambda c: [name for name, row in c.items() if row.verdict == "better"], ["swiglu"]),
         (lambda c: min(c, key=lambda row: row.p).variant, "swiglu"),
