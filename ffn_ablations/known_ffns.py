@@ -35,9 +35,6 @@ class Variants(Table):
     def keys(self) -> pd.Index:
         return self.index
 
-    def items(self) -> Iterator[tuple[str, Any]]:
-        return ((name, self.loc[name]) for name in self.index)
-
 
 @one_line_errors()
 def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: Any) -> Variants:
