@@ -33,6 +33,8 @@ class ProgressBar:
 
     count: ClassVar[str] = ""
     """What every name begins with, such as ``2 of 6, `` while the second of six runs is trained."""
+    is_quiet: ClassVar[bool] = False
+    """Whether results are not said, as whoever called has them as objects."""
 
     def __init__(
         self,
@@ -69,9 +71,9 @@ class ProgressBar:
 
         Args:
             text: The line.
-            is_result: Whether whoever called has it as an object, too, which a notebook shows instead.
+            is_result: Whether a call from Python returns it, too.
         """
-        if is_result and self._is_notebook:
+        if is_result and self.is_quiet:
             return
         stream = sys.stderr if self._to_stderr else sys.stdout
         if self.is_drawn:

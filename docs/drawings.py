@@ -157,6 +157,7 @@ STUDY_FOLDER = (
     ("  checkpoints/", "weights, optimizer, step", "train"),
     ("  logs/", "of a tracker, where one is used", "train"),
     ("  variant.py", "of a variant in a file of your own", "train"),
+    ("  variant-name.txt", "what Python calls the variant", "train"),
     ("  model/", "Hugging Face model, tokenizer, card", "train"),
     ("  COMPLETED", "written last: results, the model's checksums", "train"),
     ("  FAILED", "in its place where the loss diverged", "train"),

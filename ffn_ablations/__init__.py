@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ffn_ablations.comparing import compare as compare
     from ffn_ablations.known_ffns import check as check
     from ffn_ablations.known_ffns import ffn as ffn
+    from ffn_ablations.known_ffns import suites as suites
+    from ffn_ablations.known_ffns import swap_ffn as swap_ffn
     from ffn_ablations.known_ffns import variants as variants
     from ffn_ablations.runs import Run as Run
     from ffn_ablations.runs import Runs as Runs
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from ffn_ablations.train_and_evaluate import train as train
     from ffn_variants.registry import register as register
     from ffn_variants.spec import FFNSpec as FFNSpec
-    from ffn_variants.swap import swap_ffn as swap_ffn
 
 
 def _check_packages(root: Path) -> None:
@@ -65,23 +66,23 @@ except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was inst
 
 _MODULES = {
     "Comparison": "ffn_ablations.comparing", "compare": "ffn_ablations.comparing",
-    "FFNSpec": "ffn_variants.spec", "register": "ffn_variants.registry", "swap_ffn": "ffn_variants.swap",
+    "FFNSpec": "ffn_variants.spec", "register": "ffn_variants.registry",
     **dict.fromkeys(("Run", "Runs", "load"), "ffn_ablations.runs"),
     **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
-    **dict.fromkeys(("check", "ffn", "variants"), "ffn_ablations.known_ffns"),
+    **dict.fromkeys(("check", "ffn", "suites", "swap_ffn", "variants"), "ffn_ablations.known_ffns"),
     **dict.fromkeys(("evaluate", "train"), "ffn_ablations.train_and_evaluate"),
     "UsageError": "base.errors",
 }  # fmt: skip
 __all__ = list(_MODULES)
 _OTHER_NAMES = {
-    "load_run": "load", "list_variants": "variants", "score": "evaluate",
+    "load_run": "load", "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
+    "load_model": "load", "from_pretrained": "load",
     **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
     **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn"),
 }  # fmt: skip
 """What others call the functions."""
 _ELSEWHERE = {
-    "load_model": "load(folder).model", "from_pretrained": "load(folder).model",
-    **dict.fromkeys(("suites", "tasks", "list_suites", "list_tasks"), "ffn-ablations list tasks, in a shell"),
+    **dict.fromkeys(("tasks", "list_tasks"), "ffn-ablations list tasks, in a shell"),
     **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
     "report": "compare(scores).save(folder)", "sweep": "study(file).run()", "Trainer": "train(...)",
 }  # fmt: skip

@@ -21,8 +21,10 @@ from base.errors import UsageError, unknown_name
 from base.files import write_text
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
-from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords, shown_briefly
+from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords
 from ffn_ablations.runs import Framed, Run, Runs, as_runs, of_one_source
+from ffn_ablations.tables import Table, letters
+from ffn_ablations.wording import as_keywords, shown_briefly
 from report.analysis import Analysis
 from report.compute import analyse
 from report.document import markdown
@@ -58,7 +60,7 @@ def compare(
     /,
     *further: Any,
     scores: Any = None,
-    baseline: str | None = None,
+    baseline: str | type | None = None,
     primary: str | Sequence[str] | None = None,
     margins: float | Mapping[str, float] | None = None,
     contrasts: str | Sequence[str] | None = None,
@@ -82,7 +84,8 @@ def compare(
             fractions, unless ``scale`` says otherwise.
         *further: More runs, frames or paths of CSV files, as if in a list.
         scores: Columns that are scores, where each has one; None takes those with a known name.
-        baseline: What the others are compared with, gelu if there is nothing else.
+        baseline: What the others are compared with, gelu if there is nothing else, or the first of a mapping
+            without it.
         primary: Outcomes that claims are made about, corrected together; the others are explored.
         margins: What is negligible: ``{"held-out-loss": 0.02}``; a number alone is percentage points.
         contrasts: Further comparisons, ``"relu+silu - prelu+swish"``.
@@ -97,6 +100,7 @@ def compare(
     Raises:
         UsageError: For scores, a baseline or an outcome that cannot be used.
     """
+    baseline = getattr(baseline, "__name__", baseline)
     if higher_is_better is False:
         lower_is_better, higher_is_better = True, None
     given = {
@@ -112,8 +116,12 @@ def _compare(data: Any, request: Request) -> Comparison:
         data = [replace(run, name=str(name)) for name, runs in data.items() for run in runs]
     if isinstance(data, list | tuple | Runs) and data and all(isinstance(each, Run | Runs) for each in data):
         runs, left_out = of_one_source(as_runs(data))
+        called = [name for name in runs.names if letters(name) == letters(request.baseline or "")]
+        request = request.model_copy(update={"baseline": called[0]}) if called else request
         source = _source_of_runs(runs, left_out, request)
         return Comparison(analyse(source, request), runs.scores)
+    if isinstance(data, Mapping) and not {"gelu", *ROW_COLUMNS} & {*data} and not request.baseline:
+        request = request.model_copy(update={"baseline": str(next(iter(data), "gelu"))})
     baseline, path = request.baseline or "gelu", getattr(data, "folder", data)  # of a study, or a run
     if isinstance(path, str | os.PathLike):
         file = Path(path)
@@ -274,9 +282,20 @@ class Comparison(Framed):
         column = _COLUMNS[name]
         return _by_variant(self.scores if column in ("mean", "sd") else self.verdicts)[column]
 
-    frame = property(lambda self: self.verdicts, doc="Its ``verdicts``.")
-    variants = property(lambda self: list(self.scores.index.unique()), doc="All, the baseline too.")
-    baseline = property(lambda self: str(self.analysis.baseline), doc="What the others are compared with.")
+    @property
+    def frame(self) -> Table:
+        """Its ``verdicts``."""
+        return self.verdicts
+
+    @property
+    def variants(self) -> list[str]:
+        """All, the baseline too."""
+        return list(self.scores.index.unique())
+
+    @property
+    def baseline(self) -> str:
+        """What the others are compared with."""
+        return str(self.analysis.baseline)
 
     @property
     def best(self) -> str:
@@ -285,25 +304,27 @@ class Comparison(Framed):
         means = self.scores[self.scores["benchmark"] == str(outcome)]["mean"].groupby(level=0).mean()
         return str((means * self.analysis.metrics[outcome].sign).idxmax())
 
-    @property
     def significant(self) -> pd.Series:
-        """Whether each variant is better or worse than the baseline."""
+        """Return whether each variant is better or worse than the baseline."""
         return self.verdict.str.startswith(("better", "worse"), na=False)
 
     def conf_int(self) -> pd.DataFrame:
         """Return the interval of each difference by variant: low, high."""
         return _by_variant(self.verdicts)[["low", "high"]]
 
-    ci = property(lambda self: self.conf_int().apply(tuple, axis=1), doc="The same as pairs.")
+    @property
+    def ci(self) -> pd.Series:
+        """The same as pairs."""
+        return self.conf_int().apply(tuple, axis=1)
 
-    def summary(self) -> pd.DataFrame:
+    def summary(self) -> Table:
         """Return ``scores`` beside ``verdicts``: mean, sd, estimate, interval, verdict."""
-        return self.scores.merge(self.verdicts, how="left", on=["variant", "benchmark", "family"])
+        return Table(self.scores.merge(self.verdicts, how="left", on=["variant", "benchmark", "family"]))
 
     @property
     def answer(self) -> str:
         """What is claimed, in sentences, as Markdown."""
-        return " ".join(answer(self.analysis))
+        return as_keywords(" ".join(answer(self.analysis)), _KEYWORDS)
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -311,7 +332,7 @@ class Comparison(Framed):
         return number_tables(self.analysis)
 
     @property
-    def verdicts(self) -> pd.DataFrame:
+    def verdicts(self) -> Table:
         """One row for each variant (the index), outcome and family, none being the average over families.
 
         ``estimate`` is variant minus baseline, ``low`` to ``high`` the interval that agrees with the verdict,
@@ -323,7 +344,7 @@ class Comparison(Framed):
             low=table["low_simultaneous"], high=table["high_simultaneous"], p=table["p_corrected"],
             variant=table["contrast"].str.partition(" - ")[0],
         )  # fmt: skip
-        return table[list(VERDICT_COLUMNS)].set_index("variant")
+        return Table(table[list(VERDICT_COLUMNS)].set_index("variant"))
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return ``verdicts`` as a table in Markdown, numbers to four digits; a path has it written, too."""
@@ -349,24 +370,22 @@ class Comparison(Framed):
         One row of a variant is a series, as of ``loc``.
         """
         table = self.verdicts
-        if isinstance(key, str) and key not in table:
-            of_variant = (table.index == key) | (table["contrast"] == key)
-            if not (found := of_variant | (table["benchmark"] == key)).any():
-                names = dict.fromkeys([*table.index, *table["benchmark"], *table["contrast"]])
-                raise KeyError(str(unknown_name("variant, outcome or contrast", key, map(str, names))))
-            return table[found].iloc[0] if sum(found) == sum(of_variant) == 1 else table[found]
+        if isinstance(key, str) and (found := (table[["contrast", "benchmark"]] == key).any(axis=1)).any():
+            return (
+                table[found].iloc[0] if found.sum() == 1 and key not in {*table.benchmark} else table[found]
+            )
         if isinstance(key, int | slice):
             return table.iloc[key]
-        return table[key] if {*key} <= {*table} else table.loc[key]
+        return table[key] if isinstance(key, str) or {*key} <= {*table} else table.loc[key]
 
     def filter(self, variants: str | Sequence[str]) -> pd.DataFrame:
         """Return the rows of ``verdicts`` of these variants."""
         return self.verdicts[self.verdicts.index.isin([variants] if isinstance(variants, str) else variants)]
 
     @property
-    def scores(self) -> pd.DataFrame:
+    def scores(self) -> Table:
         """Mean and standard deviation over seeds of each variant (the index), by outcome and family."""
-        return self.tables["scores"].set_index("variant")
+        return Table(self.tables["scores"].set_index("variant"))
 
     @one_line_errors()
     def plot(
@@ -442,9 +461,9 @@ class Comparison(Framed):
         return folder / REPORT_NAME
 
     def __repr__(self) -> str:
-        return summary(self.analysis)
+        return as_keywords(summary(self.analysis), _KEYWORDS)
 
     def _repr_html_(self) -> str:
         analysis = self.analysis
         parts = [card(analysis), leaderboard(analysis), warnings(analysis)]
-        return to_fragment("\n\n".join(filter(None, parts)))
+        return to_fragment(as_keywords("\n\n".join(filter(None, parts)), _KEYWORDS))

@@ -14,14 +14,11 @@ from typing import Any, TypeVar
 
 from base.errors import UsageError, as_usage_error, did_you_mean, missing_extra, shown
 from base.families import FAMILIES
-from base.printing import is_notebook
+from base.printing import ProgressBar
 from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields
+from ffn_ablations.wording import as_keyword, as_keywords, shown_briefly
 
 Arguments = TypeVar("Arguments", bound=Section)
-_FLAG = re.compile(r"(?<!\S)--(?:[a-z_-]+\.)?([a-z][a-z0-9_-]*)")
-"""A flag in a message; its last name is the keyword."""
-
-
 _MEANT = {
     **dict.fromkeys(("variant", "variants", "activation"), ("ffn", "columns")),
     **dict.fromkeys(("dataset", "train_dataset", "corpus"), ("texts",)),
@@ -34,7 +31,7 @@ _MEANT = {
     "max_length": ("block_size", "max_new_tokens"), "num_return_sequences": ("num",),
 }  # fmt: skip
 """Keywords of other libraries: what these are here, the first that a call has."""
-_QUIET = "there is none; contextlib.redirect_stdout keeps what is printed away"
+_QUIET = "there is none; contextlib.redirect_stderr keeps bars and lines away"
 _HELD_OUT = 'texts={"train": ..., "validation": ...} has the held-out ones beside the others'
 _OPTIONS = 'options of an FFN stand beside it, as in ffn=("kan", {"grid_size": 3})'
 _HINTS = {
@@ -65,8 +62,7 @@ def one_line_errors(keywords: Mapping[str, str] = MappingProxyType({})) -> Itera
     try:
         yield
     except UsageError as error:
-        if not re.search(r"(ffn-ablations|python|accelerate) \w", str(error)):  # whole commands stay
-            error.args = (_FLAG.sub(lambda flag: keywords.get(key := _key(flag[1]), key), str(error)),)
+        error.args = (as_keywords(str(error), keywords),)
         raise
     except SystemExit as end:  # a run that a signal stopped, after its checkpoint
         told = str(end) if " " in str(end) else "told to stop; the same call goes on from there"
@@ -80,15 +76,14 @@ def one_line_errors(keywords: Mapping[str, str] = MappingProxyType({})) -> Itera
 
 
 @contextmanager
-def brief_in_notebooks() -> Iterator[None]:
-    """In a notebook show bars, notes and errors alone: what a command prints besides is in the objects."""
-    with contextlib.redirect_stdout(io.StringIO()) if is_notebook() else contextlib.nullcontext():
-        yield
-
-
-def shown_briefly(value: object) -> str:
-    """Return a value as a message repeats it; of one that takes several lines, what it is."""
-    return f"a {type(value).__name__}" if "\n" in repr(value) else shown(value)
+def quiet() -> Iterator[None]:
+    """Show bars, notes and errors alone: what a command prints besides is in the objects."""
+    ProgressBar.is_quiet = True
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        ProgressBar.is_quiet = False
 
 
 def read_keywords(kind: type[Arguments], keywords: Mapping[str, Any]) -> Arguments:
@@ -117,23 +112,19 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
     paths = {".".join(path): path for path, _ in leaf_fields(kind)}
     ends = Counter(path[-1] for path in paths.values())
     paths |= {path[-1]: path for path in list(paths.values()) if ends[path[-1]] == 1}
-    paths |= {_key(name): path for path, name in kind.short_names.items()}
+    paths |= {as_keyword(name): path for path, name in kind.short_names.items()}
     values: dict[FieldPath, Any] = {}
     names: dict[FieldPath, str] = {}
     for name in keywords:
         if hint := kind.hints.get(name.replace("_", "-")):
-            hint = re.sub(r"--([\w.-]+)", lambda flag: _key(flag[1]), hint)
+            hint = re.sub(r"--([\w.-]+)", lambda flag: as_keyword(flag[1]), hint)
             raise KeywordError(f"{name} has another meaning elsewhere: {hint}")
     for name, value in _flat(keywords, paths, others=others):
-        path = paths[_key(name)]
+        path = paths[as_keyword(name)]
         if path in values:
             raise UsageError(f"{names[path]} and {name} are the same setting; give it once")
         values[path], names[path] = _plain(value), name
     return Typed(values, names)
-
-
-def _key(name: str) -> str:
-    return name.replace("-", "_")
 
 
 def _flat(
@@ -142,15 +133,14 @@ def _flat(
     """List settings by their whole names, those in mappings of sections too."""
     for keyword, value in keywords.items():
         name = f"{section}{keyword}"
-        if _key(name) in paths:  # a mapping, too, where the field is one, as ffn_options
+        if as_keyword(name) in paths:  # a mapping, too, where the field is one, as ffn_options
             yield name, value
-        elif not any(path.startswith(f"{_key(name)}.") for path in paths):
+        elif not any(path.startswith(f"{as_keyword(name)}.") for path in paths):
             raise _unknown(name, [*paths, *others])
         elif isinstance(value, Mapping):
             yield from _flat(value, paths, f"{name}.")
         else:
-            hint = "; texts go into texts=" if name == "data" else ""
-            hint = f", did you mean family={value!r}?" if str(value) in FAMILIES else hint
+            hint = f", did you mean family={value!r}?" if str(value) in FAMILIES else ""
             hint = ", did you mean optimizer?" if name == "optim" and isinstance(value, str) else hint
             told = f"give a mapping of settings, not {shown_briefly(value)}{hint}"
             raise UsageError(f"{name} is a section: {told}")
@@ -161,7 +151,7 @@ def _unknown(name: str, keywords: list[str]) -> KeywordError:
     short = [each for each in keywords if "." in name or each.rpartition(".")[2] not in {*keywords} - {each}]
     names = [*short, *(path.partition(".")[0] for path in keywords)]
     advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords}))}"
-    hint = meant(name, keywords) or did_you_mean(closest_setting(_key(name), names), advice)
+    hint = meant(name, keywords) or did_you_mean(closest_setting(as_keyword(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
 
 

@@ -1,38 +1,39 @@
-"""The FFN variants as a table, and whether one of your own is sound; needs the full installation."""
+"""FFNs and suites as tables, an FFN alone or in a model, and whether one of your own is sound."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
 from torch import nn
+from transformers import PreTrainedModel
 
 from base.errors import UsageError
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
-from ffn_ablations.own_values import ffn_settings
-from ffn_ablations.runs import Framed, as_html
+from ffn_ablations.own_values import settings_of_pair
+from ffn_ablations.runs import Run, as_html
+from ffn_ablations.tables import Table
+from ffn_variants import swap
 from ffn_variants.check import D, F, problems
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.registry import build_ffn, get_variant
+from ffn_variants.spec import HIDDEN_NAMES, INNER_NAMES, FFNSpec
 from ffn_variants.variant_files import find_variant
+from scores.suites import SUITES
 
 
-class Variants(Framed):
-    """Variants by name, as ``variants()["kan"]``; all else as of ``frame``, which has a row for each."""
+class Variants(Table):
+    """Variants by name, as ``variants()["kan"]``; iterating gives the names."""
 
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self.frame = frame.rename_axis("variant")
-
-    def __getitem__(self, key: Any) -> Any:
-        is_variant = isinstance(key, str) and key not in self.frame
-        return self.frame.loc[get_variant(key).name] if is_variant else self.frame[key]
+    def __contains__(self, name: object) -> bool:  # type: ignore[bad-override]
+        return name in self.index or name in self.columns
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.frame.index)
+        return iter(self.index)
 
-    def __len__(self) -> int:
-        return len(self.frame)
+    def keys(self) -> pd.Index:
+        return self.index
 
 
 @one_line_errors()
@@ -54,7 +55,14 @@ def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: 
     without_commas = frame[numbers].apply(lambda column: column.str.replace(",", ""))
     numeric = without_commas.apply(pd.to_numeric, errors="coerce").convert_dtypes()
     options = ({key: each.default for key, each in get_variant(name).options.items()} for name in frame.index)
-    return Variants(frame.assign(**numeric, options=list(options)))  # type: ignore[bad-argument-type]
+    frame = frame.assign(**numeric, options=list(options))  # type: ignore[bad-argument-type]
+    return Variants(frame.rename_axis("variant"))
+
+
+def suites() -> Table:
+    """List what ``evaluate`` scores: its kind, and what it is made of."""
+    rows = [(each.kind, each.label) for each in SUITES.values()]
+    return Table(rows, columns=["kind", "about"], index=pd.Index(SUITES, name="suite"))
 
 
 @one_line_errors()
@@ -72,15 +80,47 @@ def ffn(
     Raises:
         UsageError: If there is no such FFN, or an option or a size does not fit.
     """
-    spec = find_variant(ffn_settings(name)["ffn"])
-    hidden_size = options.pop("d_model", hidden_size)
-    intermediate_size = options.pop("d_ff", intermediate_size)
+    spec, of_name = _spec_and_options(name)
+    hidden_size = _width(HIDDEN_NAMES, options, hidden_size)
+    intermediate_size = _width(INNER_NAMES, options, intermediate_size)
     if hidden_size is None:
         raise UsageError("hidden_size is missing, the width of what goes in and comes out")
-    return build_ffn(spec.name, hidden_size, intermediate_size or 4 * hidden_size, **options)
+    return build_ffn(spec.name, hidden_size, intermediate_size or 4 * hidden_size, **of_name, **options)
 
 
-class Checks(pd.DataFrame):
+def _spec_and_options(ffn: Any) -> tuple[FFNSpec, dict[str, Any]]:
+    settings = settings_of_pair(ffn)
+    return find_variant(settings["ffn"]), settings.get("ffn_options", {})
+
+
+def _width(names: Iterable[str], settings: dict[str, Any], width: int | None) -> int | None:
+    """Take a width out of settings, by whichever of its names is there."""
+    return next((settings.pop(name) for name in names if name in settings), width)
+
+
+@one_line_errors()
+def swap_ffn(model: Any, ffn: Any, **settings: Any) -> PreTrainedModel:
+    """Build the same model with another FFN, and with all weights outside of it.
+
+    Args:
+        model: A language model of transformers, GPT-Neo, RoBERTa, T5 or Llama, or a ``Run``.
+        ffn: What ``train`` takes: a name, a class, ``("kan", {"grid_size": 3})``.
+        **settings: ``ffn_options``; ``intermediate_size``, None taking the model's; ``ffn_budget``, where
+            ``"params"`` takes the width with as many parameters as gelu at that width.
+
+    Returns:
+        A new model in evaluation mode, as of ``ffn_variants.swap.swap_ffn``.
+
+    Raises:
+        UsageError: For another model, an unknown FFN or option, or a width below 1.
+    """
+    spec, options = _spec_and_options(ffn)
+    given: dict[str, Any] = {"ffn_options": options, "intermediate_size": _width(INNER_NAMES, settings, None)}
+    given |= {"budget": settings.pop("ffn_budget", "width")} | settings
+    return swap.swap_ffn(model.model if isinstance(model, Run) else model, spec.name, **given)
+
+
+class Checks(Table):
     """A row for each check, shown with what to do in full."""
 
     def __repr__(self) -> str:
@@ -105,7 +145,8 @@ def check(ffn: Any, **options: float | bool | str) -> Checks:
     Raises:
         UsageError: If there is no such FFN, or an option does not fit.
     """
-    spec = find_variant(ffn_settings(ffn)["ffn"])
+    spec, of_ffn = _spec_and_options(ffn)
+    options |= of_ffn
     spec.num_params(D, F, **options)
     rows = [(label, not problem, problem) for label, problem in problems(spec, options)]
     return Checks(rows, columns=["check", "passed", "problem"])

@@ -13,11 +13,11 @@ from torch import nn
 
 from base.errors import UsageError, shown
 from base.files import write_text
-from ffn_ablations.flags_as_keywords import shown_briefly
+from ffn_ablations.wording import shown_briefly
 from ffn_variants.names import variant_file
 from ffn_variants.registry import FFN_VARIANTS, register
 from ffn_variants.source_fingerprint import source_fingerprint
-from ffn_variants.spec import FFNSpec, as_spec
+from ffn_variants.spec import FFNSpec, as_spec, given_name
 
 SUFFIXES = (".txt", ".jsonl", ".parquet", ".gz")
 TEXTS = ".texts"
@@ -38,17 +38,22 @@ def named_ffns(ffn: Any) -> dict[str, dict[str, Any]]:
         UsageError: As ``ffn_settings``.
     """
     if isinstance(ffn, Mapping):
-        return {str(name): _with_options(each) for name, each in ffn.items()}
-    several = [_with_options(each) for each in (ffn if is_several(ffn) else [ffn])]
-    by_options = {_with_words(each): each for each in several}
-    names = [each["ffn"] for each in by_options.values()]
-    return {
-        words if names.count(each["ffn"]) > 1 else each["ffn"]: each for words, each in by_options.items()
-    }
+        return {str(name): settings_of_pair(each, str(name)) for name, each in ffn.items()}
+    several = [(settings_of_pair(each), _name(each)) for each in (ffn if is_several(ffn) else [ffn])]
+    names = [name for _, name in several]
+    found: dict[str, dict[str, Any]] = {}
+    for settings, name in several:
+        options = settings.get("ffn_options", {}).items() if names.count(name) > 1 else ()
+        words = " ".join([name, *(f"{key}={value}" for key, value in options)])
+        if found.setdefault(words, settings) != settings:
+            raise UsageError(f"two FFNs are called {words}; name them: ffn={{'a': ..., 'b': ...}}")
+    return found
 
 
-def _with_words(ffn: Mapping[str, Any]) -> str:
-    return " ".join([ffn["ffn"], *(f"{key}={value}" for key, value in ffn.get("ffn_options", {}).items())])
+def _name(ffn: Any) -> str:
+    """Return what somebody calls an FFN: its class is named as it is."""
+    one = ffn[0] if isinstance(ffn, tuple) else ffn
+    return one if isinstance(one, str) else getattr(one, "name", None) or given_name(one)
 
 
 def is_several(ffn: Any) -> bool:
@@ -56,18 +61,20 @@ def is_several(ffn: Any) -> bool:
     return isinstance(ffn, list | Mapping) or (isinstance(ffn, tuple) and not isinstance(ffn[-1], Mapping))
 
 
-def _with_options(ffn: Any) -> dict[str, Any]:
+def settings_of_pair(ffn: Any, name: str = "") -> dict[str, Any]:
+    """Return the settings of an FFN by itself or with its options; ``ffn_settings`` says the rest."""
     one, options = ffn if isinstance(ffn, tuple) else (ffn, {})
-    return ffn_settings(one) | ({"ffn_options": dict(options)} if options else {})
+    return ffn_settings(one, name) | ({"ffn_options": dict(options)} if options else {})
 
 
-def ffn_settings(ffn: Any) -> dict[str, str]:
+def ffn_settings(ffn: Any, name: str = "") -> dict[str, str]:
     """Return the settings of a run's FFN, which is registered if it is no name.
 
     Args:
-        ffn: A name or ``"mine.py:SPEC"``, an ``FFNSpec``, or a class of ``nn.Module`` (see
-            ``ffn_variants.spec.spec_of_class``). One of an earlier class or spec that was given here is
+        ffn: A name or ``"mine.py:SPEC"``, an ``FFNSpec``, or a class of ``nn.Module`` or what else
+            ``ffn_variants.spec.spec_of_class`` takes. One of an earlier class or spec that was given here is
             replaced: a notebook's cell may be run again. Another source is another run.
+        name: What a lambda is called, which has no name.
 
     Raises:
         UsageError: If it is none of these, or has the name of another variant.
@@ -75,13 +82,16 @@ def ffn_settings(ffn: Any) -> dict[str, str]:
     if isinstance(ffn, str):
         return {"ffn": ffn}
     if isinstance(ffn, nn.Module) and repr(ffn).endswith("()"):  # as nn.Mish(), which has but its class
-        ffn = type(ffn)
+        is_plain = type(ffn).__module__.startswith("torch.") or vars(ffn).keys() == vars(nn.Module()).keys()
+        ffn = type(ffn) if is_plain else ffn
     kind = ffn if hasattr(ffn, "__name__") else type(ffn)
-    name, is_torchs = kind.__name__.lower(), (kind.__module__ or "torch").startswith("torch")
-    if is_torchs and name in FFN_VARIANTS.keys() - _GIVEN.keys():
-        raise UsageError(f'ffn is {shown_briefly(ffn)}; write ffn="{name}", the variant of that name')
-    if not isinstance(spec := as_spec(ffn), FFNSpec):
-        allowed = 'the class itself of a module, a name, an FFNSpec, ("kan", {"grid_size": 3}), or several'
+    ours, is_torchs = kind.__name__.lower(), (kind.__module__ or "torch").startswith("torch")
+    if is_torchs and ours in FFN_VARIANTS.keys() - _GIVEN.keys():
+        raise UsageError(f'ffn is {shown_briefly(ffn)}; write ffn="{ours}", the variant of that name')
+    if not isinstance(spec := as_spec(ffn, name if kind.__name__ == "<lambda>" else ""), FFNSpec):
+        allowed = (
+            'the class of a module, what makes one, a name, an FFNSpec, ("kan", {"grid_size": 3}), or several'
+        )
         raise UsageError(f"ffn is {shown_briefly(ffn)}; give {allowed}")
     if spec.name in _GIVEN and FFN_VARIANTS.get(spec.name) is _GIVEN[spec.name]:
         del FFN_VARIANTS[spec.name]
@@ -98,8 +108,8 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
 
     Args:
         texts: A path of a file or folder, several, the documents themselves, or what has them in a column
-            ``text``: a data frame or a ``datasets.Dataset``; or a mapping of ``train`` and
-            ``validation`` to one of these. A text that names a file, or ends as one does, is a path.
+            ``text``: a data frame or a ``datasets.Dataset``; what returns these; or a mapping of ``train``
+            and ``validation`` to one of these. A text that names a file, or ends as one does, is a path.
         runs_dir: Where documents are written, into a file that is named by its content.
 
     Raises:
@@ -110,6 +120,7 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
             raise UsageError(f"texts has the keys {', '.join(map(str, texts))}; give train and validation")
         train, validation = (text_settings(texts[name], runs_dir) for name in ("train", "validation"))
         return train | {"data.validation_files": validation["data.train_files"]}
+    texts = texts() if callable(texts) else texts
     if (columns := getattr(texts, "columns", getattr(texts, "column_names", None))) is not None:
         if "text" not in columns:
             raise UsageError(f"texts has the columns {', '.join(map(str, columns))}; give one: texts[...]")

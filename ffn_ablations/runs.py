@@ -11,16 +11,21 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from base.config_input import read_yaml
 from base.errors import UsageError, closest, did_you_mean, unknown_name
-from base.families import get_family
+from base.families import family_of, get_family
+from base.files import write_text
+from base.records import read_json
 from base.run.folder_names import RunFolder
-from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
+from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
+from ffn_ablations.tables import Table, is_called
+from ffn_ablations.wording import shown_briefly
 from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.inputs.study_checks import of_newest_sources
@@ -63,11 +68,30 @@ class Framed:
         )
         raise AttributeError(f"{type(self).__name__} has no {name}, {of_each or told}")
 
-    def __repr__(self) -> str:
-        return repr(self.frame)
-
     def _repr_html_(self) -> str:
         return as_html(self.frame)
+
+
+class Config(dict[str, Any]):
+    """A nested configuration, where a setting is found by its last name too: ``config["hidden_size"]``."""
+
+    def __missing__(self, name: str) -> Any:
+        sections = {key: each for key, each in self.items() if isinstance(each, dict)}
+        settings = {f"{key}.{last}": each[last] for key, each in sections.items() for last in each}
+        found = [path for path in settings if name in (path, path.partition(".")[2])]
+        if len(found) == 1:
+            return settings[found[0]]
+        raise KeyError(str(unknown_name("setting", name, found or settings)))
+
+
+yaml.SafeDumper.add_representer(Config, yaml.SafeDumper.represent_dict)
+
+
+class Loaded(NamedTuple):
+    """A ``transformers.PreTrainedModel`` and its tokenizer."""
+
+    model: Any
+    tokenizer: Any
 
 
 class Trained(Framed):
@@ -82,9 +106,9 @@ class Trained(Framed):
         """Compare all scores so far: ``ffn_ablations.compare(self, **settings)``."""
         return importlib.import_module("ffn_ablations.comparing").compare(self, **settings)
 
-    def summary(self) -> pd.DataFrame:
+    def summary(self) -> Table:
         """Describe the held-out losses of each variant: count, mean, std, min, ..., in nats."""
-        return self.frame.groupby("variant", sort=False)["loss"].describe()
+        return Table(self.frame.groupby("variant", sort=False)["loss"].describe())
 
     @one_line_errors()
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -93,6 +117,7 @@ class Trained(Framed):
         for run in as_runs(self):
             copy = Path(folder, *run.folder.absolute().parts[-4:])
             shutil.copytree(run.folder, copy, ignore=left_out, dirs_exist_ok=True)
+            write_name(copy, run.name)
 
     @one_line_errors()
     def plot(self, ax: Any = None) -> Any:
@@ -115,7 +140,8 @@ class Run(Trained):
 
     Args:
         folder: ``<runs_dir>/<study>/<family>/<variant>/<run>``.
-        name: What its variant is called, as by ``train(ffn={name: ...})``; empty takes the variant's own.
+        name: What its variant is called, as by ``train(ffn={name: ...})``; empty takes what it was called by
+            the last training from Python, else the variant's own.
 
     Raises:
         UsageError: If there is no run.
@@ -138,7 +164,7 @@ class Run(Trained):
         if levels := dict(peek_listing(self._inside.study.path).levels.get(run_id, {})):
             variant = levels.pop("variant", str(facts.variant))
             facts = replace(facts, variant=variant, places=tuple(levels.items()))
-        facts = replace(facts, variant=self.name or facts.variant)
+        facts = replace(facts, variant=self.name or read_name(self.folder) or facts.variant)
         object.__setattr__(self, "name", str(facts.variant))
         object.__setattr__(self, "facts", facts)
 
@@ -147,6 +173,10 @@ class Run(Trained):
         **dict.fromkeys(("num_parameters", "num_params", "n_params"), "parameters"),
         **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
     }  # fmt: skip
+
+    def __call__(self) -> Run:
+        """Return itself, so that ``runs.best()`` is ``runs.best``."""
+        return self
 
     @property
     def _inside(self) -> RunFolder:
@@ -188,6 +218,12 @@ class Run(Trained):
         return None if self.loss is None else math.exp(self.loss)
 
     @property
+    def metrics(self) -> dict[str, float]:
+        """The last step of ``curve``, and the perplexity."""
+        last = self.facts.curve[-1:]
+        return {**last[0]._asdict(), "perplexity": math.exp(last[0].loss)} if last else {}
+
+    @property
     def losses(self) -> list[float]:
         """Held-out losses in its course, in nats."""
         return self.curve["loss"].tolist()
@@ -202,9 +238,9 @@ class Run(Trained):
         return self.frame.to_dict("records")[0]
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """The resolved configuration, nested; ``train`` takes it."""
-        return read_yaml(self._inside.config_file)
+        return Config(read_yaml(self._inside.config_file))
 
     @property
     def curve(self) -> pd.DataFrame:
@@ -221,7 +257,7 @@ class Run(Trained):
         return rows.assign(run_id=self.facts.run_id, variant=self.variant, **self.places)
 
     @one_line_errors()
-    def load(self, *, trust_remote_code: bool = False) -> tuple[Any, Any]:
+    def load(self, *, trust_remote_code: bool = False) -> Loaded:
         """Load the model, in fp32 and evaluation mode, and its tokenizer.
 
         Args:
@@ -234,12 +270,10 @@ class Run(Trained):
         Raises:
             UsageError: If the run is not finished, or its folder is damaged.
         """
-        loading = importlib.import_module("ffn_variants.models.loading")
-        folder, objective = model_folder(self.folder), get_family(self.family).objective
-        return loading.load_language_model(folder, objective, trust_remote_code=trust_remote_code)
+        return load_model(model_folder(self.folder), get_family(self.family).objective, trust_remote_code)
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def _loaded(self) -> Loaded:
         return self.load()
 
     @property
@@ -376,8 +410,8 @@ class Runs(Trained, list[Run]):
         return pd.concat([run.curve.assign(**{name: getattr(run, name) for name in who}) for run in self])
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, type):
-            key = importlib.import_module("ffn_variants.spec").as_spec(key).name
+        if callable(key):  # a class or function that was trained
+            key = importlib.import_module("ffn_variants.spec").given_name(key)
         if isinstance(key, list | pd.Series | np.ndarray):
             if len(key) == len(self) and all(isinstance(each, bool | np.bool_) for each in key):
                 return Runs(compress(self, key))
@@ -389,9 +423,7 @@ class Runs(Trained, list[Run]):
                 return found[0] if len(found) == 1 else found
             raise KeyError(f"there is no run of {key}; runs.frame lists them")
         if isinstance(key, str):
-            names = {_letters(name): name for name in self.keys()}  # MyFFN is my-ffn
-            wanted = key if key in self.keys() else names.get(_letters(key))
-            if found := Runs(run for run in self if run.variant == wanted):
+            if found := Runs(compress(self, is_called(pd.Index(self.frame["variant"]), key))):
                 return found[0] if len(found) == 1 else found
             if key in (frame := self.frame):
                 return frame[key]
@@ -439,8 +471,16 @@ class Runs(Trained, list[Run]):
         return f"{len(self)} runs\n{self.frame.to_string(index=False, max_rows=20)}"
 
 
-def _letters(name: str) -> str:
-    return name.replace("-", "").lower()
+def read_name(folder: Path) -> str:
+    """Return what the variant of a run was called from Python; empty where it has its own name."""
+    file = RunFolder(folder).name_file
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def write_name(folder: Path, name: str) -> None:
+    """Keep what ``read_name`` returns."""
+    if name != read_name(folder):
+        write_text(RunFolder(folder).name_file, name)
 
 
 def as_html(frame: pd.DataFrame) -> str:
@@ -467,16 +507,29 @@ def as_runs(runs: object) -> Runs:
 
 
 @one_line_errors()
-def load(folder: str | os.PathLike[str]) -> Run | Runs:
-    """Open a run's folder, or all runs below a folder, such as a study's or what ``save`` wrote.
+def load(folder: str | os.PathLike[str], *, trust_remote_code: bool = False) -> Run | Runs | Loaded:
+    """Open a run's folder, all runs below a folder, such as a study's or what ``save`` wrote, or a model.
+
+    Args:
+        folder: Of a run, of runs, or what ``save_pretrained`` wrote, of which model and tokenizer are loaded.
+        trust_remote_code: As of ``Run.load``, for a model.
 
     Raises:
         UsageError: If there is none.
     """
     opened = RunFolder(Path(folder))
+    if (file := opened.path / "config.json").is_file():
+        family = family_of(str(read_json(file).get("model_type")))
+        return load_model(opened.path, family.objective if family else "causal", trust_remote_code)
     below = sorted(file.parent for file in opened.path.rglob(opened.config_file.name))
     runs = Runs([folder] if opened.is_run or not below else below)
     return runs[0] if len(runs) == 1 else runs
+
+
+def load_model(folder: Path, objective: str, trust_remote_code: bool) -> Loaded:
+    """Load what ``save_pretrained`` wrote, in fp32 and evaluation mode, on the GPU if there is one."""
+    loading = importlib.import_module("ffn_variants.models.loading")
+    return Loaded(*loading.load_language_model(folder, objective, trust_remote_code=trust_remote_code))
 
 
 def of_one_source(runs: Iterable[Run]) -> tuple[Runs, list[str]]:

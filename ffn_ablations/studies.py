@@ -15,8 +15,9 @@ import pandas as pd
 from base.errors import UsageError
 from base.run.folder_names import StudyFolder
 from ffn_ablations.comparing import Comparison, compare
-from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords, shown_briefly
+from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.runs import Run, Runs, as_html
+from ffn_ablations.wording import shown_briefly
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState, read_listing, survey
 from slurm.commands import render, status_of

@@ -23,9 +23,11 @@ from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
 from eval.zero_shot.during_training import TrainingScorer, find_pairs
-from ffn_ablations.flags_as_keywords import brief_in_notebooks, one_line_errors, read_keywords, typed_values
+from ffn_ablations.flags_as_keywords import one_line_errors, quiet, read_keywords, typed_values
 from ffn_ablations.own_values import is_several, named_ffns, text_settings
-from ffn_ablations.runs import Run, Runs, as_runs, of_one_source
+from ffn_ablations.runs import Run, Runs, as_runs, of_one_source, write_name
+from ffn_ablations.tables import Table
+from ffn_ablations.wording import as_keywords
 from ffn_variants.spec import FFNSpec
 from pretrain.config import OutputConfig, ResolvedConfig, RunConfig
 from pretrain.run.run_folder import run_dir
@@ -99,6 +101,8 @@ def train(
     """
     if isinstance(seed, Sequence | range | np.ndarray) and not isinstance(seed, str):
         raise UsageError(f"seed is {shown(seed)}; several are seeds={shown(seed)}")
+    if not isinstance(settings.get("data", {}), Mapping):
+        texts = settings.pop("data")
     variants = {"": {}} if ffn is None else named_ffns(ffn)
     given = {
         "ffn_options": ffn_options, "ffn_budget": ffn_budget, "family": family, "seed": seed,
@@ -121,8 +125,8 @@ def train(
             check_usable(each)
             print(describe_runs([each]))
         return None
-    with brief_in_notebooks(), _randomness_left_alone():
-        _train(configs)
+    with quiet(), _randomness_left_alone():
+        _train(configs, names)
     runs = Runs(Run(run_dir(each), name) for each, name in zip(configs, names, strict=True))
     return runs[0] if seeds is None and not is_several(ffn) else runs
 
@@ -142,23 +146,24 @@ def _runs_dir(path: Path | None, values: dict[str, Any] | None, settings: Mappin
     return Path((nested if isinstance(nested, dict) else {}).get("runs_dir", OutputConfig().runs_dir))
 
 
-def _train(configs: list[ResolvedConfig]) -> None:
+def _train(configs: list[ResolvedConfig], names: list[str]) -> None:
     build_scorer = TrainingScorer if configs[0].train.eval_every else None
     if build_scorer:
         find_pairs(configs[0])
-    if len(configs) == 1:
-        train_run(configs[0], build_scorer)
-        return
+    are_several = len(configs) > 1
 
     def train_one(config: ResolvedConfig) -> None:
-        ProgressBar.count = f"{configs.index(config) + 1} of {len(configs)}, "
-        run = Run(train_run(config, build_scorer))
-        if is_notebook():
+        place = configs.index(config)
+        ProgressBar.count = f"{place + 1} of {len(configs)}, " * are_several
+        folder = train_run(config, build_scorer)
+        write_name(folder, names[place])
+        run = Run(folder)
+        if are_several or not is_notebook():  # which shows a single run by itself
             told = f"{ProgressBar.count}{run.variant}, seed {run.seed}: held-out loss {run.loss:.4f}"
             print(told, file=sys.stderr)
 
     try:
-        train_in_turn(configs, train_one)
+        train_in_turn(configs, train_one) if are_several else train_one(configs[0])
     finally:
         ProgressBar.count = ""
 
@@ -184,7 +189,7 @@ def evaluate(
     workers: int = 1,
     trust_remote_code: bool = False,
     **settings: Any,
-) -> pd.DataFrame:
+) -> Table:
     """Score runs, leaving out what is scored already: what the command ``eval`` does.
 
     Args:
@@ -200,8 +205,8 @@ def evaluate(
             ``classify=["sst2"]``, ``finetune={"head": ["linear"]}``.
 
     Returns:
-        One row a score, as ``compare`` takes it: run_id, family, variant, seed, benchmark, task, group,
-        metric, score, n_items, head, primary; the held-out loss of every finished run among them.
+        One row a score, as ``compare`` takes it: variant, seed, benchmark, run_id, family, group, metric,
+        n_items, head, primary, task, score; the held-out loss of every finished run among them.
 
     Raises:
         UsageError: For a mistake, or where something could not be scored; what could is kept, and the same
@@ -220,8 +225,8 @@ def evaluate(
         names, settings = [*names, "perplexity"], settings | {"text_file": files[0]}
     config = read_keywords(EvalConfig, {"suites": names, **settings})
     for note in (*left_out, *check_sources(config)):
-        print(f"note: {note}", file=sys.stderr)
-    with brief_in_notebooks():
+        print(f"note: {as_keywords(note)}", file=sys.stderr)
+    with quiet():
         folders = [run.folder for run in runs]
         outcome = evaluate_runs(folders, config, workers, trust_remote_code=trust_remote_code)
     for failure in outcome.failures:
@@ -234,4 +239,5 @@ def evaluate(
     tables = [rows.assign(**who[folder]) for folder, rows in outcome.requested.items() if len(rows)]
     scores = pd.concat([held_out_rows([run.facts for run in runs]), *tables], ignore_index=True)
     # The first and the last columns are those that a narrow screen shows.
-    return scores[[*scores.columns.difference(["task", "score"], sort=False), "task", "score"]]
+    first, last = ["variant", "seed", "benchmark"], ["task", "score"]
+    return Table(scores[[*first, *scores.columns.difference(first + last, sort=False), *last]])

@@ -269,6 +269,8 @@ def source_texts(spec: FFNSpec) -> list[str]:
 
 def _by_value(value: Any, seen: set[int]) -> Iterator[str]:
     """Write a function or class, and what it reaches by name; of libraries the names alone."""
+    if isinstance(value, functools.partial):
+        value = [value.func, *value.args, *value.keywords.values()]
     package = (getattr(value, "__module__", None) or "").partition(".")[0]
     if id(value) in seen or isinstance(value, ModuleType):
         return

@@ -5,9 +5,11 @@ Shapes: D hidden_size, F intermediate_size.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -149,33 +151,46 @@ def _is_text(value: object) -> bool:
 
 SIGNATURES = (
     "__init__(self) or __init__(self, intermediate_size) for an activation, "
-    "__init__(self, hidden_size, intermediate_size) for a block"
+    "__init__(self, hidden_size, intermediate_size) or __init__(self, hidden_size) for a block"
 )
 """Constructors of classes that need no spec."""
-_SIZES = {"hidden_size", "intermediate_size"}
-WIDTH_NAMES = _SIZES | {
-    "d",
-    "dim",
-    "d_model",
-    "n_embd",
-    "width",
-    "f",
-    "d_ff",
-    "hidden_dim",
-    "n_inner",
-    "ffn_dim",
-}
-"""Names of arguments without a type that are widths; ``beta`` is none."""
+HIDDEN_NAMES = ("hidden_size", "d_model", "dim", "n_embd", "d")
+"""What the width of what goes in and comes out is called."""
+INNER_NAMES = ("intermediate_size", "d_ff", "hidden_dim", "n_inner", "ffn_dim", "f", "width")
+"""What the width inside is called; ``beta`` is none."""
+_SIZES = {*HIDDEN_NAMES[:2], *INNER_NAMES[:2]}
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
+class Elementwise(nn.Module):
+    """A function of a tensor as an activation."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.forward = function
+
+
+def given_name(value: Any) -> str:
+    """Name a class, a function or a ``functools.partial`` as it was given: ``MyFFN depth=2``."""
+    if isinstance(value, functools.partial):
+        words = [*map(repr, value.args), *(f"{key}={each!r}" for key, each in value.keywords.items())]
+        return " ".join([given_name(value.func), *words])
+    if (name := getattr(value, "__name__", type(value).__name__)) != "<lambda>":
+        return name
+    code = value.__code__
+    return f"lambda-{zlib.crc32(repr((code.co_code, code.co_names, code.co_consts)).encode()):08x}"
+
+
 @cache
-def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
+def spec_of_class(module_class: Callable[..., Any], name: str = "") -> FFNSpec:
     """Make the spec of a class without options; the same one each time.
 
     Args:
         module_class: An activation if its constructor needs nothing, or the inner width; a block if it needs
-            ``hidden_size`` and ``intermediate_size``. Other arguments keep their defaults.
+            ``hidden_size``, alone or with ``intermediate_size``. Other arguments keep their defaults. What
+            returns a module is as good: a function, a ``functools.partial``. A function of a tensor is an
+            activation.
+        name: What it is called in place of its own name.
 
     Returns:
         A spec named as the class is, ``MyFFN`` being ``my-ffn``.
@@ -183,16 +198,18 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
     Raises:
         UsageError: If the constructor needs anything else.
     """
-    needed, module = _needed_arguments(module_class), sys.modules.get(module_class.__module__)
-    kind: Kind = "block" if len(needed) == 2 else "activation"
-    name = re.sub("(?<=[a-z])LU", "lu", module_class.__name__)  # ReLU is a word
-    words = _WORD_STARTS.sub("-", name).replace("_", "-").lower().strip("-")
-    documented = (inspect.cleandoc(module_class.__doc__ or "") or module_class.__name__).splitlines()[0]
+    title, code = name or given_name(module_class), getattr(module_class, "func", module_class)
+    if _is_of_a_tensor(module_class):
+        module_class = functools.partial(Elementwise, module_class)
+    needed, module = _needed_arguments(module_class, title), sys.modules.get(code.__module__ or "")
+    kind: Kind = "block" if len(needed) == 2 or {*needed} & {*HIDDEN_NAMES} else "activation"
+    words = re.sub(r"[^\w.=+-]+", "-", re.sub("(?<=[a-z])LU", "lu", title))  # ReLU is a word
+    words = _WORD_STARTS.sub("-", words).replace("_", "-").lower().strip("-")
+    documented = (inspect.cleandoc(code.__doc__ or "") or title).splitlines()[0]
 
     def build(*sizes: int) -> nn.Module:
-        if set(needed) == _SIZES:  # in whichever order
-            return module_class(hidden_size=sizes[0], intermediate_size=sizes[1])
-        return module_class(*sizes[: len(needed)])
+        is_turned = needed[1:] and needed[0] in INNER_NAMES and needed[1] in HIDDEN_NAMES
+        return module_class(*(sizes[::-1] if is_turned else sizes[: len(needed)]))
 
     def build_activation(intermediate_size: int) -> nn.Module:
         return build(intermediate_size)
@@ -211,35 +228,53 @@ def spec_of_class(module_class: type[nn.Module]) -> FFNSpec:
         kind=kind,
         build=build_block if kind == "block" else build_activation,
         formula=documented,
-        reference=Path(getattr(module, "__file__", None) or module_class.__module__).name,
+        reference=Path(getattr(module, "__file__", None) or code.__module__ or "torch").name,
         multiply_adds=multiply_adds,
     )
 
 
-def as_spec(value: Any) -> Any:
-    """Return the spec of a class of a module, and anything else as it is."""
-    return spec_of_class(value) if isinstance(value, type) and issubclass(value, nn.Module) else value
+def as_spec(value: Any, name: str = "") -> Any:
+    """Return the spec of what ``spec_of_class`` takes, and anything else as it is."""
+    is_maker = issubclass(value, nn.Module) if isinstance(value, type) else callable(value)
+    return spec_of_class(value, name) if is_maker and not isinstance(value, nn.Module) else value
 
 
-def _needed_arguments(module_class: type[nn.Module]) -> list[str]:
+def _is_of_a_tensor(function: Any) -> bool:
+    """Whether it is a function of one argument that is no width, or one of C, which does not tell."""
+    try:
+        needed = _without_default(function)
+    except ValueError:
+        return True
+    is_class = isinstance(getattr(function, "func", function), type)
+    return not is_class and len(needed) == 1 and not _is_width(needed[0])
+
+
+def _without_default(function: Any) -> list[inspect.Parameter]:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    arguments = inspect.signature(function).parameters.values()
+    return [each for each in arguments if each.default is each.empty and each.kind not in variadic]
+
+
+def _is_width(argument: inspect.Parameter) -> bool:
+    return argument.annotation in (int, "int") or argument.name in HIDDEN_NAMES + INNER_NAMES
+
+
+def _needed_arguments(module_class: Callable[..., Any], title: str) -> list[str]:
     """Name what a constructor must be given.
 
     Raises:
         UsageError: If that is neither nothing, nor a width, nor two.
     """
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    arguments = inspect.signature(module_class).parameters.values()
-    needed = [each for each in arguments if each.default is each.empty and each.kind not in variadic]
+    arguments, needed = inspect.signature(module_class).parameters.values(), _without_default(module_class)
     names = [each.name for each in needed]
-    is_size = all(each.annotation in (int, "int") or each.name in WIDTH_NAMES for each in needed)
     is_positional = all(each.kind is not each.KEYWORD_ONLY for each in needed)
-    # Of a block that is told one width nobody knows the other; and a default would not follow the model's.
-    is_half = bool(_SIZES & {each.name for each in arguments} - {*names}) or names == ["hidden_size"]
-    if len(needed) > 2 or not is_size or not is_positional or is_half:
+    # A default does not follow the model's width.
+    is_half = bool(_SIZES & {each.name for each in arguments} - {*names})
+    if len(needed) > 2 or not all(map(_is_width, needed)) or not is_positional or is_half:
         given = ", ".join(str(each) for each in arguments)
         raise UsageError(
-            f"class {module_class.__name__} takes ({given}), and must have {SIGNATURES}; give all else a "
-            "default, or write an FFNSpec"
+            f"class {title} takes ({given}), and must have {SIGNATURES}; give all else a default, or write "
+            "an FFNSpec"
         )
     return names
 

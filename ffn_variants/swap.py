@@ -100,7 +100,8 @@ def swap_ffn(
     if family is None:
         raise UsageError(
             f"FFNs cannot be replaced in a model of type {model.config.model_type!r}; possible are "
-            f"{', '.join(FAMILIES)}, ours or stock"
+            f"{', '.join(FAMILIES)}, ours or stock; in another, set the FFN of each layer yourself, as by "
+            f"layer.mlp = ffn_ablations.ffn({ffn!r}, {getattr(model.config, 'hidden_size', 'hidden_size')})"
         )
     options = dict(ffn_options) if ffn_options else None
     old = present_ffn(model)

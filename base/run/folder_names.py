@@ -60,6 +60,8 @@ class RunFolder:
     checkpoints_dir = Inside("checkpoints")
     logs_dir = Inside("logs")
     """Of a tracker."""
+    name_file = Inside("variant-name.txt")
+    """What the variant was called last by who trained it from Python, where that is not its own name."""
     variant_file = Inside(VARIANT_COPY)
     """Of a variant of the user's own: what was run (see ``ffn_variants.variant_files``)."""
     model_dir = Inside("model")

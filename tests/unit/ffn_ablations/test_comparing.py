@@ -19,6 +19,7 @@ from scipy import stats
 import ffn_ablations as ffa
 from ffn_ablations.cli import main
 from ffn_ablations.runs import Runs
+from ffn_ablations.wording import as_keywords
 from tests.cases import listed
 
 LOSS = "held-out-loss"
@@ -167,15 +168,28 @@ GAIN = WIDE["swiglu"].mean() - WIDE["gelu"].mean()
 )  # fmt: skip
 def test_scores_come_in_any_usual_shape(scores: tuple, tmp_path: Path):
     assert ffa.compare(*scores).effects["swiglu"] == pytest.approx(GAIN)
-    losses = {"a": [3.1, 3.2, 3.0], "b": [2.1, 2.2, 2.3]}
-    assert [ffa.compare(losses, baseline="a", higher_is_better=is_so).best for is_so in (True, False)] == [
-        "a",
-        "b",
-    ]
+    losses = {"a": [3.1, 3.2, 3.0], "b": np.array([2.1, 2.2])}
+    found = [ffa.compare(losses, higher_is_better=is_so) for is_so in (True, False)]
+    assert [(each.baseline, each.best) for each in found] == [("a", "a"), ("a", "b")]
+    assert 'say lower_is_better="score"' in repr(ffa.compare(losses))
     tables = [tmp_path / "1.csv", tmp_path / "2.csv"]
     for place, table in enumerate(tables):
         (LONG[5 * place : 5 + 9 * place] if place else LONG[:5]).to_csv(table, index=False)
     assert ffa.compare(*tables).effects["swiglu"] == pytest.approx(GAIN)
+
+
+@pytest.mark.parametrize(
+    ("told", "in_python"),
+    [
+        ("or write --scale pairs=fraction", 'or write scale={"pairs": "fraction"}'),
+        ("such as --columns seed=3: yes", 'such as columns={"seed": 3}: yes'),
+        ("add --margin 'a b' or --paired", 'add margins="a b" or paired'),
+        ("name in --scale what is; give --seeds 3", "name in scale what is; give seeds=3"),
+        ("say ffn-ablations report --scale 3", "say ffn-ablations report --scale 3"),
+    ],
+)
+def test_flags_of_a_message_are_keywords(told: str, in_python: str):
+    assert as_keywords(told, {"margin": "margins"}) == in_python
 
 
 def test_fractions_are_told_of_and_may_be_percentages():
@@ -191,8 +205,9 @@ def test_fractions_are_told_of_and_may_be_percentages():
         (lambda c: c.p_values["swiglu"] < 0.05, True),
         (lambda c: c["swiglu"].p == c.loc["swiglu", "p"] == c["p"]["swiglu"] == c.p["swiglu"], True),
         (lambda c: dict(c).keys(), {"swiglu": 0, "kan": 0}.keys()),
+        (lambda c: c.verdicts["SwiGLU"].equals(c["swiglu"]) and c["swiglu - gelu"].equals(c["swiglu"]), True),
         (lambda c: c.summary().loc["gelu", "n"], 3),
-        (lambda c: c.significant.to_dict(), {"swiglu": True, "kan": False}), (lambda c: "gelu" in c, True),
+        (lambda c: c.significant().to_dict(), {"swiglu": True, "kan": False}), (lambda c: "gelu" in c, True),
         (lambda c: c.ci["swiglu"][0] == c.conf_int().low["swiglu"] == c["swiglu"].low, True),
         (lambda c: [name for name, row in c.items() if row.verdict == "better"], ["swiglu"]),
         (lambda c: min(c, key=lambda row: row.p).variant, "swiglu"),
