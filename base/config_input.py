@@ -143,15 +143,30 @@ def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     raise UsageError(f"{kind} {cut} {problem}; {hint} shipped ones are: {', '.join(files)}")
 
 
-def find_study_folder(name: Path, runs_dir: Path | None = None) -> Path:
+def find_study_folder(name: Path, runs_dir: Path | None = None, *, is_begun: bool = False) -> Path:
     """Return the folder that a user means: a path, or the name of a study in the folder of runs.
 
     Args:
         name: As it was written; anything else is returned as it is.
         runs_dir: The folder of runs, in place of ``runs``.
+        is_begun: Refuse what is neither a path nor the name of a study of one's own or a shipped one.
+
+    Raises:
+        UsageError: For such a name; names the studies that were begun, and where they were looked for.
     """
-    folder = (runs_dir or Path("runs")) / name
-    return folder if len(name.parts) == 1 and not name.exists() and folder.is_dir() else name
+    runs = runs_dir or Path("runs")
+    if os.path.exists(name):
+        return name
+    if len(name.parts) == 1 and (runs / name).is_dir():
+        return runs / name
+    if is_begun and name.name.removesuffix(".yaml") not in shipped("study"):
+        place = name.parent if os.path.isdir(name.parent) and len(name.parts) > 1 else runs
+        own = [file.parent.name for file in sorted(place.glob("*/study.yaml"))]
+        close = closest(name.name, own)
+        hint = f"did you mean {place / close}? I" if close else "i"
+        held = ", ".join(own) or "no study"
+        raise UsageError(f"{name} does not exist; {hint}n {place}, the folder of --runs-dir, is {held}")
+    return name
 
 
 SEED_END = 2**32

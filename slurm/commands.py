@@ -14,7 +14,7 @@ import psutil
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags
-from base.config_input import find_study_folder
+from base.config_input import find_study_folder, shipped
 from base.errors import UsageError
 from base.printing import duration
 from base.run.folder_names import StudyFolder
@@ -39,7 +39,10 @@ def study_run(args: Sequence[str] | None = None) -> int:
     """
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
     if options.cluster == "slurm":
-        preset_of(options)
+        preset = preset_of(options)
+        if options.preset is None:
+            asked = f"{preset.gpus_per_node} GPU, {preset.cpus_per_task} cores and {preset.time}"
+            print(f"note: without --preset a job asks for {asked}; there are {', '.join(shipped('preset'))}")
 
     from slurm.launch import launch  # torch is slow to load
 
@@ -104,7 +107,7 @@ def study_status(args: Sequence[str] | None = None) -> None:
 
 def _folder(study: Path, runs_dir: Path | None) -> Path:
     """Find the folder of a study by what was typed; nothing that the study names is run."""
-    study = find_study_folder(study, runs_dir)
+    study = find_study_folder(study, runs_dir, is_begun=True)
     if study.is_dir():
         return study
     from slurm.study.study import folder_of
@@ -151,6 +154,10 @@ def status_of(
     silent = f"{cell_state.SILENT}; of cells in jobs stands what their files last said" * is_silent
     continues = _what_continues(f"{listing.typed} {listing.of_cells}".strip(), rows)
     notes = [silent, *_progress(folder), cell_state.describe_time_left(states.values()), continues]
+    if all(state.name in ("done", "failed", "diverged") for state in shown.values()):
+        notes.append(_of_report(folder, listing.typed, max(state.finished_s for state in states.values())))
+    elif StudyFolder(folder).jobs_dir.is_dir():
+        notes.append(f"logs: {StudyFolder(folder).jobs_dir}")
     return rows, [*filter(None, notes), f"{len(states)} cells: {cell_state.count_states(shown.values())}"]
 
 
@@ -160,6 +167,16 @@ def _what_continues(typed: str, rows: Sequence[tuple[str, str, str, str]]) -> st
     if not typed or names & {"queued", "running"} or not names & {"waiting", "missing", "failed"}:
         return ""
     return f"to continue: ffn-ablations study run {typed}{' --retry-failed' * ('failed' in names)}"
+
+
+def _of_report(folder: Path, typed: str, ended_s: float) -> str:
+    """Where the report of cells that have ended is, or what writes it."""
+    report = StudyFolder(folder).report_file
+    if report.is_file() and report.stat().st_mtime >= ended_s:
+        return f"report: {report}"
+    if cell_state.is_followed(folder):
+        return f"its report, or more cells, follow by themselves; now: ffn-ablations report {folder}"
+    return f"no report of these yet: ffn-ablations {f'study run {typed}' if typed else f'report {folder}'}"
 
 
 def details(state: cell_state.CellState, folder: Path) -> str:
