@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from base.errors import LONGEST_SHOWN, UsageError, closest
+from base.errors import LONGEST_SHOWN, UsageError, closest, unexpanded
 from base.files import CODE_ROOT
 from base.sections import check
 
@@ -165,13 +165,16 @@ def find_study_folder(name: Path, runs_dir: Path | None = None, *, is_begun: boo
     if len(name.parts) == 1 and (runs / name).is_dir():
         return runs / name
     if is_begun and name.name.removesuffix(".yaml") not in shipped("study"):
-        place = name.parent if os.path.isdir(name.parent) and len(name.parts) > 1 else runs
-        own = [file.parent.name for file in sorted(place.glob("*/study.yaml"))]
-        close = closest(name.name, own)
-        hint = f"did you mean {place / close}? I" if close else "i"
-        held = ", ".join(own) or "no study"
-        raise UsageError(f"{name} does not exist; {hint}n {place}, the folder of --runs-dir, is {held}")
+        raise UsageError(f"{name} does not exist{unexpanded(name)}; {near_study(name, runs)}")
     return name
+
+
+def near_study(name: Path, runs: Path = Path("runs")) -> str:
+    """Say which study that was begun a name may mean, and which there are."""
+    own = {file.parent.name: file.parent for file in sorted(runs.glob("*/study.yaml"))}
+    close = own.get(str(closest(name.name, own)))
+    hint, some = f"did you mean {close}? " if close else "", ", ".join([*own][:8])
+    return f"{hint}Studies in {runs}: {some or 'none'}"
 
 
 SEED_END = 2**32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from base.errors import LONGEST_SHOWN, UsageError, closest, did_you_mean, run_cli, shown
@@ -41,12 +42,10 @@ _COMMANDS = {
 }
 COMMANDS = {typed: Command(*each) for typed, each in _COMMANDS.items()}
 """By what is typed behind ``ffn-ablations``."""
-OTHER_WORDS = {
-    "logs": "study status", "log": "study status", "stop": "study cancel", "kill": "study cancel",
-    "submit": "study run", "resume": "study run", "score": "eval", "test": "eval",
-    "compare": "report", "plot": "report", "presets": "list studies", "configs": "list studies",
-}  # fmt: skip
-"""Commands by what other tools call them."""
+OTHER_WORDS = {"logs": "study status", "stop": "study cancel", "submit": "study run", "resume": "study run"}
+OTHER_WORDS |= {"presets": "list studies", "configs": "list studies", "score": "eval", "compare": "report"}
+OTHER_WORDS |= {".yaml": "study run", ".csv": "report", ".xlsx": "report", ".py": "try"}
+"""Commands by what other tools call them, and by the ending of what they take."""
 
 HELP = ("--help", "-h", "help")
 LIST = "list "
@@ -95,7 +94,8 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     typed = " ".join(words[: 2 if inside else 1])[:LONGEST_SHOWN]
     last = typed.rpartition(" ")[2]
     alone = (name for name in COMMANDS if name == last or name.endswith(f" {typed}"))
-    meant = OTHER_WORDS.get(last) or next(alone, None) or closest(typed, COMMANDS)
+    other = OTHER_WORDS.get(last) or OTHER_WORDS.get(Path(last).suffix)
+    meant = other or next(alone, None) or closest(typed, COMMANDS)
     hint = did_you_mean(meant, "ffn-ablations --help lists all")
     raise UsageError(f"unknown command {shown(typed)}, {hint}")
 

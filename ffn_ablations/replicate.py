@@ -45,7 +45,8 @@ def main(args: Sequence[str] | None = None) -> None:
     for name in [options.source] if options.source else get_args(PublishedSource):
         source = read_source_file(name)
         if options.source:
-            print(*map(_wrapped, (source.cited, f"Code: {source.code}.", *map("- {}".format, source.recipe))), sep="\n")
+            recipe = map("- {}".format, source.recipe)
+            print(*map(_wrapped, (source.cited, f"Code: {source.code}.", *recipe)), sep="\n")
         studies = {answer.study for claim in source.claims for answer in claim.answers}
         analyses = {study: analysis for study in studies if (analysis := _analysis(options.runs_dir / study))}
         for x in records(name, analyses):
@@ -61,14 +62,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _wrapped(text: str, indent: str = "") -> str:
     """Break a text at the terminal's width, of which the further lines begin further in."""
-    return textwrap.fill(
-        text,
-        shutil.get_terminal_size().columns,  # 80 where it is not known
-        initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    width = shutil.get_terminal_size().columns  # 80 where it is not known
+    how = {"initial_indent": indent, "subsequent_indent": f"{indent}    ", "break_on_hyphens": False}
+    return textwrap.fill(text, width, break_long_words=False, **how)
 
 
 def _analysis(folder: Path) -> Analysis | None:

@@ -16,7 +16,7 @@ from pydantic import Field
 from base.command_line import Positional, parse_flags
 from base.config_input import find_study_folder, shipped
 from base.errors import UsageError
-from base.printing import duration
+from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.sections import Section
 from base.system import is_locked
@@ -124,12 +124,8 @@ def _folder(study: Path, runs_dir: Path | None) -> Path:
 def render(folder: Path, states: Mapping[str, cell_state.CellState]) -> str:
     """Write one line a cell and one that counts them."""
     rows, notes = status_of(folder, states)
-    run_width, level_width = (max(len(row[column]) for row in rows) for column in (0, 1))
-    lines = []
-    for run_id, levels, name, what in rows:
-        beside = f"  {levels:<{level_width}}" if level_width else ""
-        lines.append(f"{run_id:<{run_width}}{beside}  {name:<8}  {what}".rstrip())
-    return "\n".join([*lines, *notes])
+    has_levels = any(levels for _, levels, *_ in rows)
+    return "\n".join([format_table([row if has_levels else (row[0], *row[2:]) for row in rows]), *notes])
 
 
 def status_of(
@@ -154,7 +150,7 @@ def status_of(
     silent = f"{cell_state.SILENT}; of cells in jobs stands what their files last said" * is_silent
     continues = _what_continues(f"{listing.typed} {listing.of_cells}".strip(), rows)
     notes = [silent, *_progress(folder), cell_state.describe_time_left(states.values()), continues]
-    if all(state.name in ("done", "failed", "diverged") for state in shown.values()):
+    if all(state.name in ("done", "diverged") for state in shown.values()):
         notes.append(_of_report(folder, listing.typed, max(state.finished_s for state in states.values())))
     elif StudyFolder(folder).jobs_dir.is_dir():
         notes.append(f"logs: {StudyFolder(folder).jobs_dir}")

@@ -16,7 +16,7 @@ from typing import IO, Literal
 import pyarrow
 import pyarrow.parquet
 
-from base.errors import AbsentError, UsageError, first_line
+from base.errors import AbsentError, UsageError, first_line, unexpanded
 from base.records import parse_json
 
 _NOT_SHIPPED = {
@@ -92,7 +92,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path}: is a folder, and one file is needed, for example {path}/train.jsonl")
     if not path.is_file():
-        raise absent(path, f"{path}: no such file; check the path")
+        raise absent(path, f"{path}: no such file; check the path{unexpanded(path)}")
     if format_of(path) is None:
         raise UsageError(
             f"{path}: unknown format; allowed are {', '.join(FORMATS)}; plain text by another name must end "

@@ -48,9 +48,8 @@ def test_no_time(time: str) -> None:
 
 
 def test_what_slurm_cannot_find_is_told_at_once(tmp_path: Path, monkeypatch) -> None:
-    program = tmp_path / "sbatch"
-    program.write_text("#!/bin/sh\necho no answer >&2; sleep 9\n")
-    program.chmod(0o755)
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho no answer >&2; sleep 9\n")
+    (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(cluster, "TIMEOUT_S", 0.3)
     monkeypatch.delenv("SLURM_CONF", raising=False)
