@@ -62,9 +62,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError) as error:  # such as a date without such a day
         mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        cure = (
-            "" if "twice" in reason else "; begin keys of one level in one column, and close what is opened"
-        )
+        cure = "" if "twice" in reason else "; begin keys of one level in one column, close what is opened"
         if "any token" in reason:
             cure = "; indent by spaces, not tabs, and quote what begins with @"
         raise UsageError(f"{path}: is not valid YAML: {place}{' '.join(reason.split())}{cure}") from None

@@ -124,7 +124,7 @@ def preset_of(options: SubmitArgs) -> ClusterPreset:
         )
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise UsageError(
-            "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"
+            "no SLURM here: no sbatch on the PATH; log in to the cluster, or use --cluster local"
         )
     _refuse_absent_file()
     if at_once > in_all:

@@ -262,9 +262,7 @@ def _stop_command(study_dir: Path) -> list[str]:
     for pid in holders:
         os.kill(pid, signal.SIGTERM)
     if not holders:
-        raise UsageError(
-            f"{study_dir}: its command runs on another machine, or as another user; stop it there"
-        )
+        raise UsageError(f"{study_dir}: its command runs on another machine or as another user; end it there")
     return [f"process {pid}" for pid in holders]
 
 

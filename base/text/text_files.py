@@ -296,6 +296,4 @@ def _checked(value: object, text_field: str, where: str) -> str:
 
 
 def _without_field(where: str, text_field: str, fields: list[str]) -> UsageError:
-    return UsageError(
-        f"{where}: has no field {text_field!r} (has: {', '.join(fields)}); set --data.text-field"
-    )
+    return UsageError(f"{where}: no field {text_field!r} (has: {', '.join(fields)}); set --data.text-field")

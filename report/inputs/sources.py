@@ -260,9 +260,7 @@ def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
             if RunFolder(study.path).is_run
             else "train some: ffn-ablations study run STUDY.yaml"
         )
-        raise UsageError(
-            f"{study.path} holds no finished and no scored run (<family>/<variant>/<run>); {hint}"
-        )
+        raise UsageError(f"{study.path} holds no finished or scored run (<family>/<variant>/<run>); {hint}")
     return runs
 
 

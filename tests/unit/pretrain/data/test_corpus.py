@@ -124,7 +124,7 @@ def test_blank_documents_are_left_out_and_no_other_are_too_few(tmp_path):
 def test_a_parquet_file_has_the_field_that_is_named(tmp_path):
     path = write_corpus(tmp_path, "a.parquet", field="story")
     assert list(documents(data_of(path, text_field="story"), "train")) == STORIES[1:]
-    with pytest.raises(UsageError, match=r"has no field 'text' \(has: story\); set --data.text-field"):
+    with pytest.raises(UsageError, match=r"no field 'text' \(has: story\); set --data.text-field"):
         list(documents(data_of(path), "train"))
 
 
