@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from base.errors import LONGEST_SHOWN, UsageError, closest, unexpanded
 from base.files import CODE_ROOT
+from base.run.folder_names import StudyFolder
 from base.sections import check
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -169,7 +170,7 @@ def find_study_folder(name: Path, runs_dir: Path | None = None, *, is_begun: boo
 
 def near_study(name: Path, runs: Path = Path("runs")) -> str:
     """Say which study that was begun a name may mean, and which there are."""
-    own = {file.parent.name: file.parent for file in sorted(runs.glob("*/study.yaml"))}
+    own = {path.name: path for path in sorted(runs.glob("*")) if StudyFolder(path).study_file.is_file()}
     close = own.get(str(closest(name.name, own)))
     hint, some = f"did you mean {close}? " if close else "", ", ".join([*own][:8])
     return f"{hint}Studies in {runs}: {some or 'none'}"
