@@ -241,9 +241,7 @@ def _value(field: FieldInfo, name: str, words: Any) -> Any:
         return words
     if any(get_origin(kind) is dict for kind in kinds):
         if len(words) % 2:
-            raise UsageError(
-                f"{name}: {words[-1]} has no value; give names and values: NAME VALUE NAME VALUE"
-            )
+            raise UsageError(f"{name}: {words[-1]} has no value; give pairs: NAME VALUE NAME VALUE")
         values = (_SWITCHES.get(word, read_value(word)) for word in words[1::2])
         return dict(zip(words[::2], values, strict=True))
     return word if word in literals else words

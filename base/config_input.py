@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from base.errors import LONGEST_SHOWN, UsageError, closest
+from base.errors import LONGEST_SHOWN, UsageError, closest, unexpanded
 from base.files import CODE_ROOT
+from base.run.folder_names import StudyFolder
 from base.sections import check
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -60,9 +61,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"{path}: is nested too deeply; give sections of keys and values") from None
     except (yaml.YAMLError, ValueError) as error:  # such as a date without such a day
-        reason = " ".join(str(error).split()).replace(' in "<unicode string>",', ":")
-        advice = "; indent by spaces, not tabs, and quote what begins with @" * ("any token" in reason)
-        raise UsageError(f"{path}: is not valid YAML: {reason}{advice}") from None
+        mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        cure = "" if "twice" in reason else "; begin keys of one level in one column, close what is opened"
+        if "any token" in reason:
+            cure = "; indent by spaces, not tabs, and quote what begins with @"
+        raise UsageError(f"{path}: is not valid YAML: {place}{' '.join(reason.split())}{cure}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -143,15 +147,33 @@ def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     raise UsageError(f"{kind} {cut} {problem}; {hint} shipped ones are: {', '.join(files)}")
 
 
-def find_study_folder(name: Path, runs_dir: Path | None = None) -> Path:
+def find_study_folder(name: Path, runs_dir: Path | None = None, *, is_begun: bool = False) -> Path:
     """Return the folder that a user means: a path, or the name of a study in the folder of runs.
 
     Args:
         name: As it was written; anything else is returned as it is.
         runs_dir: The folder of runs, in place of ``runs``.
+        is_begun: Refuse what is neither a path nor the name of a study of one's own or a shipped one.
+
+    Raises:
+        UsageError: For such a name; names the studies that were begun, and where they were looked for.
     """
-    folder = (runs_dir or Path("runs")) / name
-    return folder if len(name.parts) == 1 and not name.exists() and folder.is_dir() else name
+    runs = runs_dir or Path("runs")
+    if os.path.exists(name):
+        return name
+    if len(name.parts) == 1 and (runs / name).is_dir():
+        return runs / name
+    if is_begun and name.name.removesuffix(".yaml") not in shipped("study"):
+        raise UsageError(f"{name} does not exist{unexpanded(name)}; {near_study(name, runs)}")
+    return name
+
+
+def near_study(name: Path, runs: Path = Path("runs")) -> str:
+    """Say which study that was begun a name may mean, and which there are."""
+    own = {path.name: path for path in sorted(runs.glob("*")) if StudyFolder(path).study_file.is_file()}
+    close = own.get(str(closest(name.name, own)))
+    hint, some = f"did you mean {close}? " if close else "", ", ".join([*own][:8])
+    return f"{hint}Studies in {runs}: {some or 'none'}"
 
 
 SEED_END = 2**32

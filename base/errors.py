@@ -112,6 +112,11 @@ def prefixed(place: str) -> Iterator[None]:
         raise UsageError(f"{place}{error}") from None
 
 
+def unexpanded(path: object) -> str:
+    """What else to say of a path that does not exist, where it is a pattern that no shell has read."""
+    return "; a shell puts files for * only where it is not quoted, and some match" * ("*" in str(path))
+
+
 def did_you_mean(name: str | None, otherwise: str) -> str:
     """Ask for a name, if there is one like what was typed, or say something else."""
     return f"did you mean {name}?" if name else otherwise

@@ -5,13 +5,21 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from base.errors import LONGEST_SHOWN, UsageError, closest, did_you_mean, run_cli, shown
 from ffn_ablations import __version__
 
-Command = tuple[str, str]
-"""What is run, as module:name, and what it does, in one line."""
-COMMANDS: dict[str, Command] = {
+
+class Command(NamedTuple):
+    """What is run, as module:name, and what it does, in one line."""
+
+    function: str
+    about: str
+
+
+_COMMANDS = {
     "try": ("ffn_ablations.try_command:main", "whether a layer of your own beats gelu, in 30 minutes"),
     "study run": ("slurm.commands:study_run", "train, score and compare what a study's file names"),
     "study status": ("slurm.commands:study_status", "each run: waiting, running, done or failed; --html"),
@@ -32,7 +40,12 @@ COMMANDS: dict[str, Command] = {
     "list tasks": ("eval.classification.list_heads:list_tasks", "the classification tasks"),
     "list studies": ("ffn_ablations.list_studies:main", "shipped studies to copy, and your own"),
 }
+COMMANDS = {typed: Command(*each) for typed, each in _COMMANDS.items()}
 """By what is typed behind ``ffn-ablations``."""
+OTHER_WORDS = {"logs": "study status", "stop": "study cancel", "submit": "study run", "resume": "study run"}
+OTHER_WORDS |= {"presets": "list studies", "configs": "list studies", "score": "eval", "compare": "report"}
+OTHER_WORDS |= {".yaml": "study run", ".csv": "report", ".xlsx": "report", ".py": "try"}
+"""Commands by what other tools call them, and by the ending of what they take."""
 
 HELP = ("--help", "-h", "help")
 LIST = "list "
@@ -79,10 +92,11 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     if inside and (len(words) == 1 or words[1].startswith("-")):
         raise UsageError(f"{first} is one of: {', '.join(inside)}; --help behind each says more")
     typed = " ".join(words[: 2 if inside else 1])[:LONGEST_SHOWN]
-    shipped = "list studies" if typed in ("list presets", "list configs") else None  # which lists these too
-    alone = (name for name in words[1:2] if inside and name in COMMANDS)  # study report, for report
-    last_word = next((name for name in COMMANDS if name.endswith(f" {typed}")), next(alone, None))
-    hint = did_you_mean(shipped or last_word or closest(typed, COMMANDS), "ffn-ablations --help lists all")
+    last = typed.rpartition(" ")[2]
+    alone = (name for name in COMMANDS if name == last or name.endswith(f" {typed}"))
+    other = OTHER_WORDS.get(last) or OTHER_WORDS.get(Path(last).suffix)
+    meant = other or next(alone, None) or closest(typed, COMMANDS)
+    hint = did_you_mean(meant, "ffn-ablations --help lists all")
     raise UsageError(f"unknown command {shown(typed)}, {hint}")
 
 
@@ -93,14 +107,14 @@ def _inside(first: str) -> list[str]:
 
 def load_main(command: Command) -> Callable[[Sequence[str]], int | None]:
     """Import the module of a command, and nothing of the others."""
-    module, _, function = command[0].partition(":")
+    module, _, function = command.function.partition(":")
     return getattr(importlib.import_module(module), function)
 
 
 def overview() -> str:
     """Return what there is, on one screen."""
     kinds = [name.removeprefix(LIST) for name in COMMANDS if name.startswith(LIST)]
-    helps = {name: text for name, (_, text) in COMMANDS.items() if not name.startswith(LIST)}
+    helps = {name: each.about for name, each in COMMANDS.items() if not name.startswith(LIST)}
     helps[f"{LIST}{'|'.join(kinds)}"] = "what there is of each"
     width = max(map(len, COMMANDS))
     return OVERVIEW.format(commands="\n".join(f"  {name:<{width}}  {helps[name]}" for name in helps))

@@ -118,9 +118,7 @@ def restore(archive: Path, runs_dir: Path) -> str:
             raise UsageError(f"{target} is there; remove it, or name another folder with --runs-dir")
         study.rename(target)
     except OSError as error:
-        raise UsageError(
-            f"{error.filename or runs_dir}: {error.strerror}; name another folder with --runs-dir"
-        ) from None
+        raise UsageError(f"{error.filename or runs_dir}: {error.strerror}; name another --runs-dir") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         with suppress(OSError):  # it has other studies
@@ -148,9 +146,7 @@ def _run_files(run: RunFolder) -> dict[str, bytes]:
     files = {path.relative_to(run.path).as_posix(): path.read_bytes() for path in run.lasting_files()}
     record = peek_record(run.provenance_file)
     if not record:
-        raise UsageError(
-            f"{run.provenance_file} is damaged or gone; remove the run's folder to train it anew"
-        )
+        raise UsageError(f"{run.provenance_file} is damaged or gone; remove its folder to train it anew")
     sessions = [
         {name: value for name, value in session.items() if name not in PRIVATE}
         for session in record.get("sessions", [])
@@ -184,9 +180,7 @@ def _unpack(archive: Path, aside: Path) -> Path:
     _extract(archive, aside)
     folders = list(aside.iterdir())
     if len(folders) != 1 or not StudyFolder(folders[0]).study_file.is_file():
-        raise UsageError(
-            f"{archive} is no archive of a study; name one that ffn-ablations study archive wrote"
-        )
+        raise UsageError(f"{archive} is no archive of a study; name one that study archive wrote")
     return folders[0]
 
 

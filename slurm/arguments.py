@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from base.command_line import Positional
+from base.config_input import shipped
 from base.errors import UsageError
 from base.sections import Section
 from base.text.text_files import TextSplit
@@ -67,8 +68,8 @@ class SubmitArgs(Section):
     variants: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """These variants instead of those in the file, as for a sitting that has time for some of them, and those
     that were tuned in sittings before it; the same command without it goes on with all."""
-    seeds: str | None = None
-    """These seeds instead of those in the file: 1-2, or 1,2,5."""
+    seeds: tuple[str, ...] = ()
+    """These seeds instead of those in the file: 1-2, or 1 2 5."""
     add: tuple[str, ...] = ()
     """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
     mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
@@ -88,6 +89,14 @@ class SubmitArgs(Section):
     report: bool = True
     """Write the report after the last cell, from which a study with looks goes on. Without it no job follows
     on SLURM, and a tuning waits after each of its rounds until the command is given again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_is_of_slurm(cls, values: dict[str, Any]) -> dict[str, Any]:
+        place = str(values.get("cluster"))
+        if "preset" in values or not (place.endswith((".yaml", ".yml")) or place in shipped("preset")):
+            return values
+        return values | {"cluster": "slurm", "preset": place}
 
     @model_validator(mode="after")
     def _flags_fit_cluster(self) -> SubmitArgs:

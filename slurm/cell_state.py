@@ -259,7 +259,8 @@ def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
     in_jobs = [run_id for run_id, state in states.items() if _is_of_the_queue(state)]
     queue = read_queue(study_dir) if in_jobs else {}
     # Again, as a job that was over by then may have ended its cell since the first look.
-    return states | {run_id: _state_by_queue(read_state(study_dir, run_id), queue) for run_id in in_jobs}
+    now = {run_id: _state_by_queue(read_state(study_dir, run_id), queue) for run_id in in_jobs}
+    return states | {run_id: _with_log_of_job(study_dir, state) for run_id, state in now.items()}
 
 
 def is_followed(study_dir: Path) -> bool:
@@ -271,6 +272,16 @@ def is_followed(study_dir: Path) -> bool:
 
 def _is_of_the_queue(state: CellState) -> bool:
     return bool(state.job) and state.name in ("queued", "running", "missing")
+
+
+def _with_log_of_job(study_dir: Path, state: CellState) -> CellState:
+    """Name the log of a job that ended before it began with the cell, as by a failing line of ``setup``."""
+    log = next(StudyFolder(study_dir).jobs_dir.glob(f"*/{state.job}_*_log.err"), None)
+    if state.name != "missing" or state.log or log is None:
+        return state
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+    return replace(state, error=f"{state.error}; its log ends: {last[:200]}", log=str(log))
 
 
 def _state_by_queue(state: CellState, queue: Queue | None) -> CellState:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -122,8 +124,9 @@ def preset_of(options: SubmitArgs) -> ClusterPreset:
         )
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise UsageError(
-            "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"
+            "no SLURM here: no sbatch on the PATH; log in to the cluster, or use --cluster local"
         )
+    _refuse_absent_file()
     if at_once > in_all:
         raise UsageError(f"--cells-at-once {at_once} is above --cells-per-job {in_all}; raise the latter")
     return preset
@@ -152,6 +155,8 @@ def minutes_of(time: str) -> int:
 
 
 TIMEOUT_S = 30.0
+_AWAY = re.compile("contact slurm|configuration (source|file)")
+"""What SLURM says where it cannot be reached, whatever it was asked."""
 # Still to start, for the first time or again.
 _BEFORE = "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT STOPPED SUSPENDED"
 PENDING = frozenset(_BEFORE.split())
@@ -232,6 +237,12 @@ def max_array_size() -> int:
     return max(1, int(sizes[0]) - 1) if sizes and sizes[0].isdigit() else 1000  # indices start at 0
 
 
+def _refuse_absent_file() -> None:
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not os.path.exists(conf):  # for which SLURM's commands wait a minute
+        raise UsageError(f"SLURM_CONF is {conf}, and there is no such file; correct it, or unset SLURM_CONF")
+
+
 def _output(*command: str) -> str | None:
     """What a command of SLURM prints; None where it fails or does not end."""
     with suppress(UsageError):
@@ -246,10 +257,12 @@ def _call(*command: str, script: str | None = None, cure: str = "") -> subproces
         UsageError: If it fails or does not end; ends with the cure.
     """
     how: Any = {"check": True, "capture_output": True, "text": True, "timeout": TIMEOUT_S}
+    _refuse_absent_file()
     try:
         return subprocess.run(command, input=script, **how)
     except (OSError, subprocess.SubprocessError) as error:
-        words = " ".join(str(getattr(error, "stderr", None) or error).split())
-        is_away = "contact slurm" in words or "configuration source" in words
+        said = getattr(error, "stderr", None) or str(error)
+        words = " ".join((said.decode(errors="replace") if isinstance(said, bytes) else said).split())
+        is_away = isinstance(error, subprocess.TimeoutExpired) or _AWAY.search(words)
         cure = "give the same command again once squeue works" if is_away else cure
         raise UsageError(f"{command[0]} failed: {words[-300:]}; {cure}") from None

@@ -14,9 +14,9 @@ import psutil
 from pydantic import Field
 
 from base.command_line import Positional, parse_flags
-from base.config_input import find_study_folder
+from base.config_input import find_study_folder, shipped
 from base.errors import UsageError
-from base.printing import duration
+from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.sections import Section
 from base.system import is_locked
@@ -39,7 +39,10 @@ def study_run(args: Sequence[str] | None = None) -> int:
     """
     options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
     if options.cluster == "slurm":
-        preset_of(options)
+        preset = preset_of(options)
+        if options.preset is None:
+            asked = f"{preset.gpus_per_node} GPU, {preset.cpus_per_task} cores and {preset.time}"
+            print(f"note: without --preset a job asks for {asked}; there are {', '.join(shipped('preset'))}")
 
     from slurm.launch import launch  # torch is slow to load
 
@@ -104,7 +107,7 @@ def study_status(args: Sequence[str] | None = None) -> None:
 
 def _folder(study: Path, runs_dir: Path | None) -> Path:
     """Find the folder of a study by what was typed; nothing that the study names is run."""
-    study = find_study_folder(study, runs_dir)
+    study = find_study_folder(study, runs_dir, is_begun=True)
     if study.is_dir():
         return study
     from slurm.study.study import folder_of
@@ -121,12 +124,8 @@ def _folder(study: Path, runs_dir: Path | None) -> Path:
 def render(folder: Path, states: Mapping[str, cell_state.CellState]) -> str:
     """Write one line a cell and one that counts them."""
     rows, notes = status_of(folder, states)
-    run_width, level_width = (max(len(row[column]) for row in rows) for column in (0, 1))
-    lines = []
-    for run_id, levels, name, what in rows:
-        beside = f"  {levels:<{level_width}}" if level_width else ""
-        lines.append(f"{run_id:<{run_width}}{beside}  {name:<8}  {what}".rstrip())
-    return "\n".join([*lines, *notes])
+    has_levels = any(levels for _, levels, *_ in rows)
+    return "\n".join([format_table([row if has_levels else (row[0], *row[2:]) for row in rows]), *notes])
 
 
 def status_of(
@@ -151,6 +150,10 @@ def status_of(
     silent = f"{cell_state.SILENT}; of cells in jobs stands what their files last said" * is_silent
     continues = _what_continues(f"{listing.typed} {listing.of_cells}".strip(), rows)
     notes = [silent, *_progress(folder), cell_state.describe_time_left(states.values()), continues]
+    if all(state.name in ("done", "diverged") for state in shown.values()):
+        notes.append(_of_report(folder, listing.typed, max(state.finished_s for state in states.values())))
+    elif StudyFolder(folder).jobs_dir.is_dir():
+        notes.append(f"logs: {StudyFolder(folder).jobs_dir}")
     return rows, [*filter(None, notes), f"{len(states)} cells: {cell_state.count_states(shown.values())}"]
 
 
@@ -160,6 +163,16 @@ def _what_continues(typed: str, rows: Sequence[tuple[str, str, str, str]]) -> st
     if not typed or names & {"queued", "running"} or not names & {"waiting", "missing", "failed"}:
         return ""
     return f"to continue: ffn-ablations study run {typed}{' --retry-failed' * ('failed' in names)}"
+
+
+def _of_report(folder: Path, typed: str, ended_s: float) -> str:
+    """Where the report of cells that have ended is, or what writes it."""
+    report = StudyFolder(folder).report_file
+    if report.is_file() and report.stat().st_mtime >= ended_s:
+        return f"report: {report}"
+    if cell_state.is_followed(folder):
+        return f"its report, or more cells, follow by themselves; now: ffn-ablations report {folder}"
+    return f"no report of these yet: ffn-ablations {f'study run {typed}' if typed else f'report {folder}'}"
 
 
 def details(state: cell_state.CellState, folder: Path) -> str:
@@ -249,9 +262,7 @@ def _stop_command(study_dir: Path) -> list[str]:
     for pid in holders:
         os.kill(pid, signal.SIGTERM)
     if not holders:
-        raise UsageError(
-            f"{study_dir}: its command runs on another machine, or as another user; stop it there"
-        )
+        raise UsageError(f"{study_dir}: its command runs on another machine or as another user; end it there")
     return [f"process {pid}" for pid in holders]
 
 

@@ -21,9 +21,9 @@ def launch(options: SubmitArgs) -> int:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
     """
     use_device(options.device)
-    if note := note_on_one(options.seeds or ""):
+    if note := note_on_one(" ".join(options.seeds)):
         print(note)
-    changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
+    changes = Changes(variants=options.variants or (), add=options.add, seeds=options.seeds)
     study = load_study(options.study, overrides(options), options.trust_remote_code, changes=changes)
     # So that a report names no command that computes on a login node, or trains on other texts.
     typed = " ".join([study.typed, *flags(options, "texts", "validation_texts", "txt_split", "runs_dir")])

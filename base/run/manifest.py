@@ -113,9 +113,7 @@ def trained_model(run: RunFolder) -> Path:
     """
     refuse_archived(run)
     if not run.has_model:
-        raise UsageError(
-            f"{run.path} has no model/config.json: its training did not finish; start the same run again"
-        )
+        raise UsageError(f"{run.path} has no model/config.json: its training did not finish; start it again")
     return run.model_dir
 
 

@@ -16,7 +16,7 @@ from typing import IO, Literal
 import pyarrow
 import pyarrow.parquet
 
-from base.errors import AbsentError, UsageError, first_line
+from base.errors import AbsentError, UsageError, first_line, unexpanded
 from base.records import parse_json
 
 _NOT_SHIPPED = {
@@ -71,6 +71,13 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     return [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
 
 
+def others_in(paths: Iterable[Path]) -> str:
+    """Count the files of other formats that stand in folders, which are not read: ``2 .png, 1 .csv``."""
+    found = [file for path in paths if path.is_dir() for file in _visible(path) if not format_of(file)]
+    endings = Counter(file.suffix or file.name for file in found).most_common(5)
+    return ", ".join(f"{number} {ending}" for ending, number in endings)
+
+
 def names_held_out(file: Path) -> bool:
     """Whether a file's name, or that of its folder, says that it is not for training: validation, dev."""
     return bool(_HELD_OUT.search(f"{file.parent.name}/{file.name}".lower()))
@@ -85,7 +92,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path}: is a folder, and one file is needed, for example {path}/train.jsonl")
     if not path.is_file():
-        raise absent(path, f"{path}: no such file; check the path")
+        raise absent(path, f"{path}: no such file; check the path{unexpanded(path)}")
     if format_of(path) is None:
         raise UsageError(
             f"{path}: unknown format; allowed are {', '.join(FORMATS)}; plain text by another name must end "
@@ -97,11 +104,8 @@ def _files_in(folder: Path) -> list[Path]:
     files = [path for path in _visible(folder) if format_of(path)]
     kinds = Counter(str(format_of(path)).removesuffix(".gz") for path in files)
     if not kinds:
-        endings = Counter(path.suffix or path.name for path in _visible(folder)).most_common(5)
-        others = ", ".join(f"{number} {ending}" for ending, number in endings)
-        raise UsageError(
-            f"{folder}: has no file of a known format ({', '.join(FORMATS)}); it has {others or 'no files'}"
-        )
+        others = others_in([folder]) or "no files"
+        raise UsageError(f"{folder}: has no file of a known format ({', '.join(FORMATS)}); it has {others}")
     if len(kinds) > 1:
         counts = ", ".join(f"{number} {ending}" for ending, number in kinds.most_common())
         raise UsageError(
@@ -292,6 +296,4 @@ def _checked(value: object, text_field: str, where: str) -> str:
 
 
 def _without_field(where: str, text_field: str, fields: list[str]) -> UsageError:
-    return UsageError(
-        f"{where}: has no field {text_field!r} (has: {', '.join(fields)}); set --data.text-field"
-    )
+    return UsageError(f"{where}: no field {text_field!r} (has: {', '.join(fields)}); set --data.text-field")

@@ -155,7 +155,9 @@ class TextTokenizer:
             UsageError: If it has none of them.
         """
         for name in names:
-            token_id = getattr(self._tokenizer, f"{name}_id", self._tokenizer.get_vocab().get(name))
+            token_id = getattr(self._tokenizer, f"{name}_id", None)
+            if token_id is None:
+                token_id = self._tokenizer.get_vocab().get(name)
             if token_id is not None:
                 return token_id
         raise UsageError(

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from base.errors import UsageError
 from base.printing import first_few
+from base.text import text_files
 from base.text.text_files import END_OF_DOCUMENT, MOST_CHARACTERS, format_of, is_plain_text, names_held_out
 from pretrain.config import DataConfig
 from pretrain.data import corpus
@@ -136,6 +137,8 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
 
 def doubts_of_names(data: DataConfig) -> Iterator[str]:
     """What the names of files alone make doubtful."""
+    if others := text_files.others_in(map(Path, data.train_files)):
+        yield f"note: not read, as of other formats: {others}; what is text must end in .txt"
     files = corpus.files(data)["train"]
     named = [file for file in files if names_held_out(file)]
     if 0 < len(named) < len(files):

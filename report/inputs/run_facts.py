@@ -65,9 +65,7 @@ def read_all_facts(runs: Runs, tables: Mapping[str, pd.DataFrame]) -> tuple[tupl
             continue
         names = (str(one.family), str(one.variant), one.seed)
         if not may_be(run_id, *names):
-            notes.append(
-                f"run left out: {run_id} says that it is {run_name(names)}; was a file copied into it?"
-            )
+            notes.append(f"run left out: {run_id} says it is {run_name(names)}; was a file copied into it?")
             continue
         if one.curve and one.eval_loss not in (None, one.curve[-1].loss):
             notes.append(
@@ -201,9 +199,7 @@ def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
         config = read_yaml(run.config_file)
         return str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])
     except (KeyError, TypeError, ValueError):  # a UsageError is a ValueError
-        raise UsageError(
-            f"{run.config_file} does not say family, model.ffn and seed; is it damaged?"
-        ) from None
+        raise UsageError(f"{run.config_file} does not say family, model.ffn, seed; is it damaged?") from None
 
 
 def _active(parameters: Mapping[str, Any], ffn: Mapping[str, Any]) -> int | None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from base.errors import UsageError
+from base.config_input import near_study
+from base.errors import UsageError, unexpanded
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
@@ -96,7 +97,8 @@ def read_source(path: Path, request: Request | None = None) -> Source:
         return _read_study(path)
     file = shipped_table(path)
     if not file.exists():
-        raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
+        wanted = f"give a study's folder, a rows.parquet or a CSV of scores{unexpanded(path)}"
+        raise UsageError(f"{path} does not exist; {wanted}; {near_study(path)}")
     if file.suffix == SUFFIX and (results := read_results(file, request)):
         return _of_table(results, path, request.axis)
     if request.sheet is not None and file.suffix != EXCEL:
@@ -258,9 +260,7 @@ def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
             if RunFolder(study.path).is_run
             else "train some: ffn-ablations study run STUDY.yaml"
         )
-        raise UsageError(
-            f"{study.path} holds no finished and no scored run (<family>/<variant>/<run>); {hint}"
-        )
+        raise UsageError(f"{study.path} holds no finished or scored run (<family>/<variant>/<run>); {hint}")
     return runs
 
 

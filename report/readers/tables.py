@@ -40,6 +40,8 @@ _FINISHED = r"finished|completed?|success|succeeded|done|terminated|inactive|ok|
 _UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|active|pending|pruned|false|no"
 _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run|s)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
 """A column that holds the scores of one seed, ``seed_1``, ``s1`` or ``blimp seed 1``."""
+_RUN = r"(?P<variant>.+?)(?:[-_. ](?P<seed>\d+))?$"
+"""A column that holds the scores of one run; pandas numbers columns of one name, all but the first."""
 _PLACE = ("benchmark", "task", "group", "metric", "head")
 """What one run has several scores of."""
 
@@ -79,6 +81,8 @@ def read_table(path: Path, request: Request) -> TableOfRows:
             f'{path} needs openpyxl, which is not installed; pip install "ffn-ablations[excel]" installs it, '
             "or save the sheet as CSV"
         ) from None
+    except UsageError:
+        raise
     except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
         cure = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
         raise UsageError(f"{path} is not a readable table: {first_line(error)}{cure}") from None
@@ -116,12 +120,12 @@ def _read_sheets(path: Path, request: Request) -> pd.DataFrame:
         filled = {name: table for name, table in filled.items() if name == request.sheet}
     are_alike = len({tuple(sorted(table.columns)) for table in filled.values()}) == 1
     if not are_alike:
-        raise ValueError(f"choose one of its sheets, --sheet NAME: {listed}")
+        raise UsageError(f"{path}: choose one of its sheets, --sheet NAME: {listed}")
     is_said = SHEET in (*request.names_of_columns.values(), *request.axis)
     if len(filled) > 1 and not is_said:
-        raise ValueError(
-            f"its sheets have the same columns ({listed}); say what a sheet is, such as --columns seed=sheet "
-            "(or variant, benchmark), or choose one, --sheet NAME"
+        raise UsageError(
+            f"{path}: its sheets have the same columns ({listed}); say what a sheet is, such as --columns "
+            "seed=sheet (or variant, benchmark), or choose one, --sheet NAME"
         )
     if len(filled) > 1 or request.sheet is not None:
         filled = {name: table.assign(**{SHEET: name}) for name, table in filled.items()}
@@ -134,10 +138,14 @@ def _parse(text: str) -> tuple[pd.DataFrame, str]:
     num_skipped, header = blank.count("\n"), text.removeprefix(blank).partition("\n")[0]
     delimiter = max((",", ";", "\t", "|"), key=re.sub(r'"[^"]*"', "", header).count)
     # Without a header, a row of more fields than the first is an error; with one, pandas shifts its columns.
-    cells = pd.read_csv(
-        io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, skipinitialspace=True,
-        header=None, skip_blank_lines=False, skiprows=num_skipped,
-    )  # fmt: skip
+    try:
+        cells = pd.read_csv(
+            io.StringIO(text), sep=delimiter, dtype=str, keep_default_na=False, skipinitialspace=True,
+            header=None, skip_blank_lines=False, skiprows=num_skipped,
+        )  # fmt: skip
+    except pd.errors.ParserError as error:
+        cure = "; where commas are decimal, put ; between fields" if delimiter == "," else ""
+        raise ValueError(f"{str(error).rpartition('C error: ')[2].strip()}{cure}") from None
     cells = cells.set_axis(pd.RangeIndex(num_skipped + 1, num_skipped + 1 + len(cells), name=ROW))
     table = _named(unmark(cells))
     if table.shape[1] < 2:
@@ -180,7 +188,7 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     if "score" in table.columns and request.scores:
         cure = f"leave out --scores, or write --columns score={request.scores[0]}"
         raise context.error(f" has a column score, so it has a row for each score; {cure}")
-    table = _as_melted(table, request.scores)
+    table = _as_melted(_turned(table, context), request.scores)
     if "score" not in table.columns:
         table = _wide_to_long(table, context)
     table = _without_summaries(_identified(table, context), context)
@@ -252,6 +260,23 @@ def _finished(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     return table
 
 
+def _turned(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
+    """Give each score a row where a column is a run and a row a metric: ``gelu_1``, or pandas' ``gelu.1``."""
+    columns = [x for x in _told(table, context) if _is_number(table[x]).any()]
+    runs = pd.Series(columns, columns, dtype=str).str.extract(_RUN).fillna({"seed": "0"})
+    counts = runs["variant"].value_counts()
+    is_told = context.request.scores or {*_PLACE}.isdisjoint(table) or not _lacks_runs(table)
+    if is_told or len(counts) < 2 or counts.nunique() > 1 or counts.max() < 2 or runs.duplicated().any():
+        return table
+    context.notes.append(f"columns are read as runs: {columns[-1]} is {' seed '.join(runs.iloc[-1])}")
+    long = table.melt([x for x in table if x not in columns], columns, "run", "score")
+    return long.drop(columns="run").join(runs.loc[long["run"]].reset_index(drop=True))
+
+
+def _lacks_runs(table: pd.DataFrame) -> bool:
+    return {"variant", "seed", "score", *_NAME_COLUMNS}.isdisjoint(map(_key, table))
+
+
 def _as_melted(table: pd.DataFrame, scores: tuple[str, ...]) -> pd.DataFrame:
     """Rename what a row a score has as ``value``, and task or metric where nothing is called benchmark."""
     values = [x for x in table.columns if _key(x) == "value"]
@@ -317,11 +342,22 @@ def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
             )
         seeds = "; seeds are called seed_1, seed_2" if "".join(unknown).isdecimal() else ""
         told = "say which columns are scores, with --scores: it has numbers in"
-        raise context.error(f" has no column score; {told} {names}{seeds}")
+        raise context.error(f" has no column score; {told} {names}{seeds}{_foreign(table, numeric, context)}")
     scores = scores or [name for name in others if is_known[name]]
     unread = [x for x in others if x not in scores and (is_known[x] or has_figures[x])]
     context.note("not read as scores", unread)
     return scores
+
+
+def _foreign(table: pd.DataFrame, numeric: list[str], context: _Context) -> str:
+    """Write the flags for a table of which no column is known, as one in another language."""
+    texts = [x for x in _told(table, context) if not _is_number(table[x]).any()]
+    seeds = [x for x in numeric if table[x].astype(str).str.fullmatch(r"\d{1,4}").all()]
+    scores = [x for x in numeric if x not in seeds]
+    if not (texts and seeds and scores and _lacks_runs(table)):
+        return ""
+    columns = shlex.join([f"variant={texts[0]}", f"seed={seeds[0]}"])
+    return f"; perhaps --columns {columns} --scores {shlex.quote(scores[0])}"
 
 
 def _identified(table: pd.DataFrame, context: _Context) -> pd.DataFrame:

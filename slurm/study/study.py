@@ -201,7 +201,7 @@ class Changes:
     """Instead of those in the file, but for those that were tuned in an earlier sitting."""
     add: tuple[str, ...] = ()
     """Beside them."""
-    seeds: str = ""
+    seeds: tuple[str, ...] = ()
     """Instead of those in the file."""
 
 
@@ -418,7 +418,7 @@ def _read(
             typed += added
         values["variants"] = load_file_variants(path, variants, trust_remote_code, typed)
     if changes.seeds:
-        values["seeds"] = parse_seeds(changes.seeds.split(","), "--seeds", "1-2 or 1,2,5")
+        values["seeds"] = parse_seeds(changes.seeds, "--seeds", "1-2 or 1 2 5")
     if changes.variants:
         values["report"] = _of_share(mapping(values.get("report")), values["variants"])
     return check(StudyConfig, values, source=str(path))

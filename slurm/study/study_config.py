@@ -160,9 +160,7 @@ class StudyConfig(Section):
         if not self.backbones:
             for name in ("families", "variants"):
                 if not getattr(self, name):
-                    raise ValueError(
-                        f"{name} are not named; name families and variants to be trained, or backbones"
-                    )
+                    raise ValueError(f"{name} are missing; name families and variants to train, or backbones")
             return self
         names = ("families", "variants", "tune", "sizes", "recipes", "tokens", "axes", "config")
         for name in names:

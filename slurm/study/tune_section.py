@@ -83,9 +83,7 @@ def read_tune(value: object) -> TuneConfig | None:
     if value is None or isinstance(value, TuneConfig):
         return value
     if not isinstance(value, dict):
-        raise UsageError(
-            f"{shown(value)} must be a mapping, such as {{optim.learning_rate: [1e-3, 3e-3], ...}}"
-        )
+        raise UsageError(f"{shown(value)} must be a mapping, as {{optim.learning_rate: [1e-3, 3e-3], ...}}")
     if "fields" in value:
         raise unknown_name("key", "fields", [name for name in TuneConfig.model_fields if name != "fields"])
     fields = {str(name): _values(str(name), values) for name, values in value.items() if "." in str(name)}
@@ -99,9 +97,7 @@ def _values(name: str, values: object) -> tuple[Value, ...]:
     """Read the values of one field in the field's type, and bring numbers into their order."""
     _check_tunable(name)
     if not isinstance(values, list | tuple):
-        raise UsageError(
-            f"{name} {shown(values)} must be one list of values for all variants, such as [3e-4, 1e-3, 3e-3]"
-        )
+        raise UsageError(f"{name} {shown(values)} must be one list for all variants, as [3e-4, 1e-3, 3e-3]")
     typed = [read_value(name, value) for value in values]
     if len(typed) < 2 or len(set(map(str, typed))) != len(typed):
         raise UsageError(f"{name} {shown(values)} must be two or more different values")
@@ -112,9 +108,7 @@ def _check_tunable(name: str) -> None:
     """Refuse what is no field, or would change the budget, what is compared, or what it is judged on."""
     tunable = [f"{section}.{field}" for section, fields in TUNABLE_SECTIONS.items() for field in fields]
     if name in BUDGET_FIELDS:
-        raise UsageError(
-            f"{name} decides how long a run is, so the budget cannot be equal; write tokens: [...]"
-        )
+        raise UsageError(f"{name} decides how long a run is, so budgets cannot be equal; write tokens: [...]")
     if name not in (*tunable, *TUNABLE):
         close = difflib.get_close_matches(name, tunable, n=1)
         hint = f"did you mean {close[0]}?" if close else f"or {', '.join(TUNABLE)}"

@@ -110,7 +110,7 @@ for command in sys.argv[1:]:
 @pytest.mark.ci
 def test_every_command_says_that_windows_is_not_supported() -> None:
     """Each in one line with status 2, before it imports anything that Windows lacks."""
-    modules = [each[0].partition(":")[0] for each in COMMANDS.values()] + ["ffn_ablations"]
+    modules = [each.function.partition(":")[0] for each in COMMANDS.values()] + ["ffn_ablations"]
     code = ON_WINDOWS.replace("PACKAGES", repr(PACKAGES))
     done = subprocess.run(
         [sys.executable, "-c", code, *modules], capture_output=True, text=True, cwd=ROOT, timeout=120

@@ -67,12 +67,14 @@ def test_a_contrast_may_be_asked_the_other_way_round() -> None:
     assert (effect.verdict, turned.verdict) == ("better", "worse")
 
 
-def test_without_runs_every_claim_is_listed_with_its_command(tmp_path, capsys) -> None:
+def test_without_runs_every_claim_is_listed_with_its_command(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
     main(["--runs-dir", str(tmp_path)])
     printed = capsys.readouterr().out
-    assert all(f"{claim.claim} ({claim.where})" in printed for _, claim in CLAIMS)
-    waiting = re.findall(r"not run here  +ffn-ablations study run \S+$", printed, re.MULTILINE)
-    assert len(waiting) > 30
+    assert max(map(len, printed.splitlines())) <= 60
+    words = " ".join(printed.split())
+    assert all(f"{source}: {claim.claim} ({claim.where}) published: " in words for source, claim in CLAIMS)
+    assert len(re.findall(r"not run here; ffn-ablations study run \S+", words)) > 30
 
 
 def test_what_is_not_given_was_searched_for_and_the_page_says_where_and_when(repository) -> None:

@@ -10,7 +10,7 @@ import pytest
 from base.errors import UsageError
 from slurm import cluster
 from slurm.arguments import SubmitArgs
-from slurm.cluster import ClusterPreset, load_preset, max_array_size, minutes_of
+from slurm.cluster import ClusterPreset, first_start, load_preset, max_array_size, minutes_of
 from slurm.commands import study_run
 from slurm.jobs import SlurmSubmitter
 from tests.cases import listed
@@ -45,6 +45,19 @@ def test_a_time_without_quotes_is_no_number_to_the_base_of_60(tmp_path: Path) ->
 def test_no_time(time: str) -> None:
     with pytest.raises(ValueError, match="is not minutes"):
         minutes_of(time)
+
+
+def test_what_slurm_cannot_find_is_told_at_once(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho no answer >&2; sleep 9\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(cluster, "TIMEOUT_S", 0.3)
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    with pytest.raises(UsageError, match=r"sbatch failed: no answer; .* once squeue works"):
+        first_start("")
+    monkeypatch.setenv("SLURM_CONF", "/absent")
+    with pytest.raises(UsageError, match="SLURM_CONF is /absent"):
+        first_start("")
 
 
 @pytest.fixture

@@ -166,7 +166,14 @@ def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(tmp_path
     assert len(slept) == 3
     study_status([str(tmp_path), "--watch"])  # nobody is at it
     assert len(slept) == 3
-    assert "1 cells: 1 done" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.count("follow by themselves") == 3
+    assert "no report of these yet: ffn-ablations report" in said.splitlines()[-2]
+    report = StudyFolder(tmp_path).report_file
+    report.parent.mkdir()
+    report.touch()
+    study_status([str(tmp_path)])
+    assert capsys.readouterr().out.endswith(f"\nreport: {report}\n1 cells: 1 done\n")
 
 
 def test_a_tuning_run_that_diverged_is_no_failure(tmp_path: Path, capsys) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from base.errors import UsageError
+from base.run.folder_names import StudyFolder
 from slurm.cell_state import (
     SILENT,
     CellState,
@@ -73,6 +74,12 @@ def test_a_state_names_what_the_queue_says_of_its_job(tmp_path: Path, queue) -> 
     assert state_of(tmp_path, cell("running")).error == "its job ended without a result: out of memory"
     queue("7_0|RUNNING|n0|None")
     assert state_of(tmp_path, CellState(name="running", job="7_0")).host == "n0"
+    queue("7_0|FAILED|n0|None")  # by a line of the preset's setup
+    log = StudyFolder(tmp_path).jobs_dir / "now" / "7_0_0_log.err"
+    log.parent.mkdir(parents=True)
+    log.write_text("first\nmodule: command not found\n\n")
+    state = state_of(tmp_path, cell("queued"))
+    assert (state.log, state.error.endswith(": module: command not found")) == (str(log), True)
 
 
 def test_a_queue_that_does_not_answer_says_nothing_about_a_job(tmp_path: Path, queue) -> None:

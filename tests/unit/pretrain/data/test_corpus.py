@@ -124,7 +124,7 @@ def test_blank_documents_are_left_out_and_no_other_are_too_few(tmp_path):
 def test_a_parquet_file_has_the_field_that_is_named(tmp_path):
     path = write_corpus(tmp_path, "a.parquet", field="story")
     assert list(documents(data_of(path, text_field="story"), "train")) == STORIES[1:]
-    with pytest.raises(UsageError, match=r"has no field 'text' \(has: story\); set --data.text-field"):
+    with pytest.raises(UsageError, match=r"no field 'text' \(has: story\); set --data.text-field"):
         list(documents(data_of(path), "train"))
 
 
@@ -243,9 +243,14 @@ def test_what_ends_a_document_of_a_txt_is_said(tmp_path, txt_split, documents, w
         (TEXTS, "only 5 held out; give more by --data.validation-files"),
         (TEXTS, "dev.jsonl is trained on; if it is held out, give it by"),
         (["7"] * 200, "a document has 1 characters on average; if that is no text, set --data.text-field"),
+        (TEXTS, "not read, as of other formats: 2 .png; what is text must end in .txt"),
         (["word " * 30_000] * 2, "the longest document has 149,999 characters; if it is many, set"),
     ],
 )
 def test_what_looks_wrong_is_told_with_a_cure(tmp_path, texts, words):
-    data = data_of_files(write_corpus(tmp_path, "a.jsonl", texts), write_corpus(tmp_path, "dev.jsonl", ["b"]))
+    write_corpus(tmp_path, "a.jsonl", texts)
+    write_corpus(tmp_path, "dev.jsonl", ["b"])
+    (tmp_path / "a.png").touch()
+    (tmp_path / "b.png").touch()
+    data = data_of_files(tmp_path)
     assert any(words in doubt for doubt in doubts(data, read_through(data)))
