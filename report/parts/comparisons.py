@@ -97,8 +97,12 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
 def _of_corpus(analysis: Analysis) -> str:
     """Name the texts by their files, without folders; nothing where runs had different ones."""
     corpora = {x.corpus for x in analysis.facts}
-    names = [Path(text).name if text.startswith("/") else text for text in corpora.pop().split(", ")]
-    return f" of {first_few(names, TEXTS_NAMED)}" if names[0] and not corpora else ""
+    if len(corpora) > 1 or "" in corpora:
+        return ""
+    (corpus,) = corpora
+    files = [Path(text) for text in corpus.split(", ")]
+    are_files = all(file.suffix for file in files)
+    return f" of {first_few([file.name for file in files], TEXTS_NAMED) if are_files else corpus}"
 
 
 def _tuned_fields(analysis: Analysis) -> str:

@@ -394,8 +394,9 @@ def test_a_run_left_where_its_loss_is_half_of_the_way_down(seen: Analysis):
 @pytest.mark.parametrize(
     ("corpora", "named"),
     [
-        (["/home/me/a.txt, /home/me/b.txt, /home/me/c.txt"] * 2, "1.0M tokens of a.txt, b.txt and 1 more"),
+        (["/home/me/a.txt, ../b.txt, /home/me/c.txt"] * 2, "1.0M tokens of a.txt, b.txt and 1 more"),
         (["roneneldan/TinyStories (Hugging Face hub)"] * 2, "of roneneldan/TinyStories (Hugging Face hub)"),
+        (["embedded grammar, 2,000 stories"] * 2, "of embedded grammar, 2,000 stories)"),
         (["one.txt", "other.txt"], "1.0M tokens)"),
     ],
 )
