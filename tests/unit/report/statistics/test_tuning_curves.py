@@ -262,7 +262,7 @@ FEW = 5.0 + 100 * 2.6 * np.sqrt(0.05 * 0.95 / STUDIES)
         replace(BASE, tuning_seeds=2, seeds=12),
         replace(BASE, steeper=1.0, factor=10**0.5, spread=0.005, optima="between"),
         replace(BASE, factor=3.0, tuning_seeds=2, seeds=5, uneven=1.0, cost=0.2),
-        replace(FINE, growth=2.0, correlation=0.65),
+        replace(FINE, growth=2.0, steeper=4.0),
     ],
 )
 def test_variants_equal_at_their_own_best_are_called_different_in_few_studies(setting: Setting) -> None:
