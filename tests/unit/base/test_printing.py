@@ -56,6 +56,7 @@ def test_a_terminal_has_a_bar_and_lines_that_stay_of_one_process(monkeypatch, ca
 def test_a_notebook_has_a_bar_and_shows_results_as_objects(monkeypatch, capsys) -> None:
     shell = types.SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(ProgressBar, "is_quiet", True)
     bar = ProgressBar(9, "cell", done=3, name="study")
     bar.advance(2)
     bar.say("one is done")

@@ -63,7 +63,7 @@ def test_a_named_run_is_a_cell_under_its_name(load, tmp_path: Path) -> None:
     RunFolder(first.run_dir).metrics_file.write_text('{"step": 3, "max_steps": 9, "loss": 2.5}\n')
     with held_cell(folder, run_ids[0], 0):
         shown = render(folder, survey(folder, run_ids)).splitlines()
-    assert shown[0].startswith("gpt_neo/gelu/my-own  running   step 3/9, loss 2.500")
+    assert shown[0].startswith("gpt_neo/gelu/my-own  running  step 3/9, loss 2.500")
     assert shown[-1] == "4 cells: 1 running, 3 waiting"
 
 
