@@ -1,7 +1,15 @@
 """Ablations of the feed-forward network of small language models, as one command and from Python.
 
-``docs/python.md`` shows how it is used. Importing this loads nothing else: each name brings what it needs
-when it is first used, and ``compare`` needs no torch.
+    runs = ffa.train("tiny", ffn=["gelu", MyFFN], seeds=3)    # a name, a class, a function, a partial
+    runs.plot(), runs[0].loss, runs[0].model, runs[0].generate("Once")
+    scores = ffa.evaluate(runs, suites="embedded-pairs")      # a data frame
+    comparison = ffa.compare(runs, baseline="gelu")           # or a frame, a CSV file, {"gelu": [3.1, 3.2]}
+    comparison["MyFFN"], comparison.verdicts, comparison.plot()
+    ffa.variants(), ffa.suites(), ffa.check(MyFFN), ffa.ffn("kan", d_model=64), ffa.load(folder)
+    ffa.swap_ffn(model, "swiglu")                             # a GPT-Neo, RoBERTa, Llama or T5
+
+``docs/python.md`` shows more. Importing this loads nothing else: each name brings what it needs when it is
+first used, and ``compare`` needs no torch.
 
 Reading order: ``cli`` is the command and the list of all others; of these ``try_layer`` lies here.
 From Python, ``flags_as_keywords`` makes a command's arguments of keywords; ``train_and_evaluate``,
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from ffn_ablations.comparing import compare as compare
     from ffn_ablations.known_ffns import check as check
     from ffn_ablations.known_ffns import ffn as ffn
+    from ffn_ablations.known_ffns import register as register
     from ffn_ablations.known_ffns import suites as suites
     from ffn_ablations.known_ffns import swap_ffn as swap_ffn
     from ffn_ablations.known_ffns import variants as variants
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
     from ffn_ablations.studies import study as study
     from ffn_ablations.train_and_evaluate import evaluate as evaluate
     from ffn_ablations.train_and_evaluate import train as train
-    from ffn_variants.registry import register as register
     from ffn_variants.spec import FFNSpec as FFNSpec
 
 
@@ -66,17 +74,17 @@ except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was inst
 
 _MODULES = {
     "Comparison": "ffn_ablations.comparing", "compare": "ffn_ablations.comparing",
-    "FFNSpec": "ffn_variants.spec", "register": "ffn_variants.registry",
+    "FFNSpec": "ffn_variants.spec",
     **dict.fromkeys(("Run", "Runs", "load"), "ffn_ablations.runs"),
     **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
-    **dict.fromkeys(("check", "ffn", "suites", "swap_ffn", "variants"), "ffn_ablations.known_ffns"),
+    **dict.fromkeys(("check", "ffn", "register", "suites"), "ffn_ablations.known_ffns"),
+    **dict.fromkeys(("swap_ffn", "variants"), "ffn_ablations.known_ffns"),
     **dict.fromkeys(("evaluate", "train"), "ffn_ablations.train_and_evaluate"),
     "UsageError": "base.errors",
 }  # fmt: skip
 __all__ = list(_MODULES)
 _OTHER_NAMES = {
     "load_run": "load", "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
-    "load_model": "load", "from_pretrained": "load",
     **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
     **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn"),
 }  # fmt: skip
@@ -84,6 +92,7 @@ _OTHER_NAMES = {
 _ELSEWHERE = {
     **dict.fromkeys(("tasks", "list_tasks"), "ffn-ablations list tasks, in a shell"),
     **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
+    **dict.fromkeys(("load_model", "from_pretrained"), "load(folder).model"),
     "report": "compare(scores).save(folder)", "sweep": "study(file).run()", "Trainer": "train(...)",
 }  # fmt: skip
 """What is looked for here, and is elsewhere."""

@@ -273,7 +273,7 @@ class Comparison(Framed):
 
     other_names: ClassVar = {
         **dict.fromkeys(("table", "results"), "verdicts"), "intervals": "ci", "confidence_intervals": "ci",
-        "report": "save",
+        "report": "save", **dict.fromkeys(("hedges_g", "cohens_d", "effect_size"), "effect_sizes"),
     }  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
@@ -337,14 +337,25 @@ class Comparison(Framed):
 
         ``estimate`` is variant minus baseline, ``low`` to ``high`` the interval that agrees with the verdict,
         both in ``unit``; ``p`` is corrected likewise. What is not ``is_primary`` is explored: it has an
-        estimate, and no interval, p or verdict.
+        estimate, and no interval, p or verdict. Contrasts that were asked for come last.
         """
-        table = self.tables["comparisons"]
-        table = table.assign(
-            low=table["low_simultaneous"], high=table["high_simultaneous"], p=table["p_corrected"],
-            variant=table["contrast"].str.partition(" - ")[0],
-        )  # fmt: skip
-        return Table(table[list(VERDICT_COLUMNS)].set_index("variant"))
+        return Table(self._compared[list(VERDICT_COLUMNS)].set_index("variant"))
+
+    @property
+    def effect_sizes(self) -> pd.Series:
+        """Hedges' g of each difference: in standard deviations over seeds, corrected for their number."""
+        return _by_variant(self._compared.set_index("variant"))["hedges_g"]
+
+    @property
+    def _compared(self) -> pd.DataFrame:
+        table, asked = self.tables["comparisons"], self.tables.get("contrasts")
+        table = table.assign(variant=table["contrast"].str.partition(" - ")[0])
+        if asked is not None:
+            further = asked[~asked["contrast"].isin(table["contrast"])]
+            table = pd.concat([table, further.assign(variant=further["contrast"])])
+        return table.assign(
+            low=table["low_simultaneous"], high=table["high_simultaneous"], p=table["p_corrected"]
+        )
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return ``verdicts`` as a table in Markdown, numbers to four digits; a path has it written, too."""

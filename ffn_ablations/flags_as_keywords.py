@@ -25,6 +25,7 @@ _MEANT = {
     **dict.fromkeys(("output_dir", "out", "save_dir"), ("runs_dir",)),
     **dict.fromkeys(("metric", "metrics", "outcome", "value"), ("scores",)),
     **dict.fromkeys(("reference", "control", "ref"), ("baseline",)),
+    **dict.fromkeys(("direction", "greater_is_better", "maximize", "minimize"), ("lower_is_better",)),
     "d_model": ("hidden_size",), "n_embd": ("hidden_size",), "n_layer": ("num_hidden_layers",),
     "random_state": ("seed",), "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
     "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
@@ -33,7 +34,7 @@ _MEANT = {
 """Keywords of other libraries: what these are here, the first that a call has."""
 _QUIET = "there is none; contextlib.redirect_stderr keeps bars and lines away"
 _HELD_OUT = 'texts={"train": ..., "validation": ...} has the held-out ones beside the others'
-_OPTIONS = 'options of an FFN stand beside it, as in ffn=("kan", {"grid_size": 3})'
+_OPTIONS = 'options of an FFN stand beside it, as in ffn=("kan", {"grid_size": 3}), or in ffn_options={...}'
 _HINTS = {
     "n_jobs": "runs are trained in turn; ffn_ablations.study(FILE).run(workers=2) trains two at once",
     "device": "set CUDA_VISIBLE_DEVICES to nothing before Python starts, to compute on the CPU",
@@ -42,7 +43,7 @@ _HINTS = {
     **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
     **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
     **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),
-    **dict.fromkeys(("grid_size", "ffn_kwargs", "options"), _OPTIONS),
+    **dict.fromkeys(("grid_size", "ffn_kwarg", "ffn_kwargs", "options"), _OPTIONS),
 }
 
 

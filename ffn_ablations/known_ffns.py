@@ -14,7 +14,7 @@ from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.own_values import settings_of_pair
 from ffn_ablations.runs import Run, as_html
 from ffn_ablations.tables import Table
-from ffn_variants import swap
+from ffn_variants import registry, swap
 from ffn_variants.check import D, F, problems
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.registry import build_ffn, get_variant
@@ -34,6 +34,9 @@ class Variants(Table):
 
     def keys(self) -> pd.Index:
         return self.index
+
+    def to_string(self, *arguments: Any, **settings: Any) -> Any:  # type: ignore[bad-override]
+        return self.to_frame().to_string(*arguments, **settings)  # which iterates over columns
 
 
 @one_line_errors()
@@ -118,6 +121,21 @@ def swap_ffn(model: Any, ffn: Any, **settings: Any) -> PreTrainedModel:
     given: dict[str, Any] = {"ffn_options": options, "intermediate_size": _width(INNER_NAMES, settings, None)}
     given |= {"budget": settings.pop("ffn_budget", "width")} | settings
     return swap.swap_ffn(model.model if isinstance(model, Run) else model, spec.name, **given)
+
+
+@one_line_errors()
+def register(spec: FFNSpec, *more: Any) -> FFNSpec:
+    """Add a variant for the life of this process: its name then works wherever a variant is named.
+
+    Raises:
+        UsageError: If the spec is not complete, or its name is taken; for a class, which needs none of it.
+    """
+    if more or not isinstance(spec, FFNSpec):
+        raise UsageError(
+            "register takes one FFNSpec (ffn_ablations.FFNSpec); a class needs none: train(ffn=MyFFN), or "
+            'train(ffn={"mine": MyFFN}) for a name of your own'
+        )
+    return registry.register(spec)
 
 
 class Checks(Table):

@@ -69,10 +69,11 @@ def train(
         config: The name of a shipped configuration (``"tiny"``), the path of a YAML file, or its content as a
             mapping; None takes the defaults.
         ffn: A name of ``variants()``, ``"path/to/mine.py:SPEC"``, an ``FFNSpec``, or a class of ``nn.Module``
-            whose constructor needs nothing, ``intermediate_size``, or ``hidden_size`` and
-            ``intermediate_size``; or one with its options, ``("kan", {"grid_size": 3})``; or a list of these,
-            of which each is trained, or a mapping of names of your own to them. A class or spec is known to
-            this process alone, so its models load where it was given.
+            whose constructor needs nothing, ``hidden_size`` (``d_model``), ``intermediate_size`` (``d_ff``),
+            or both; a function, lambda or ``partial`` that makes a module so; a function of a tensor; or one
+            with its options, ``("kan", {"grid_size": 3})``; or a list of these, of which each is trained, or
+            a mapping of names of your own to them. A class or spec is known to this process alone, so its
+            models load where it was given.
         ffn_options: Options of the FFN, such as ``{"grid_size": 5}``.
         ffn_budget: ``"params"``, ``"active-params"`` or ``"flops"`` give each FFN the width at which it has
             as many as gelu; ``"width"`` takes the width as it is.

@@ -26,7 +26,7 @@ def as_keywords(text: str, keywords: Mapping[str, str] = MappingProxyType({})) -
     def keyword(match: re.Match[str]) -> str:
         verb, flag, value = match.groups("")
         key, equals, after = value.strip(" '\"").partition("=")
-        quoted = [each if re.fullmatch(r"-?[\d.]+", each) else f'"{each}"' for each in (key, after)]
+        quoted = [each if re.fullmatch(r"-?[\d.]+|[A-Z]+", each) else f'"{each}"' for each in (key, after)]
         written = f"={{{quoted[0]}: {quoted[1]}}}" if equals else f"={quoted[0]}" if verb and value else value
         return f"{verb}{keywords.get(as_keyword(flag), as_keyword(flag))}{written}"
 

@@ -91,6 +91,10 @@ def _in_every_report(analysis: Analysis) -> Any:
     return True
 
 
+def _nothing(analysis: Analysis, result: Any) -> dict[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part(Generic[Result]):
     """One question that a report answers.
@@ -109,10 +113,10 @@ class Part(Generic[Result]):
     name: str
     section: Callable[[Analysis, Result, Page], Section | None]
     compute: Callable[[Analysis], Result | None] = _in_every_report
-    figures: Callable[[Analysis, Result], Mapping[str, Draw]] = lambda analysis, result: {}
-    tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = lambda analysis, result: {}
-    checks: Callable[[Analysis, Result], Iterable[str]] = lambda analysis, result: ()
-    steps: Callable[[Analysis, Result], Iterable[NextStep]] = lambda analysis, result: ()
+    figures: Callable[[Analysis, Result], Mapping[str, Draw]] = _nothing
+    tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = _nothing
+    checks: Callable[[Analysis, Result], Iterable[str]] = _nothing
+    steps: Callable[[Analysis, Result], Iterable[NextStep]] = _nothing  # type: ignore[bad-assignment]
 
     def of(self, analysis: Analysis) -> Result | None:
         """Return the part's result in an analysis."""

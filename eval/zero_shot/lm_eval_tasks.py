@@ -43,6 +43,7 @@ from eval.identity import model_folder
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.zero_shot.text_task import TaskResult, evenly_spaced
 from ffn_variants.models.loading import load_language_model
+from pretrain.data.embedded.paradigms import PARADIGMS
 from scores.lm_eval_metrics import CHOICE_METRICS, metrics_of
 from scores.rows import primary_metric
 from scores.suites import HARNESS_PREFIX, SUITES
@@ -209,6 +210,8 @@ def _unknown_task(name: str, available: Sequence[str]) -> UsageError:
     close = difflib.get_close_matches(name, available, n=5)
     hint = f"did you mean {', '.join(map(repr, close))}?" if close else "no name is like it;"
     hint = f"did you mean --suites {name}?" if name in SUITES else hint
+    if any(name == each.uid for each in PARADIGMS):
+        hint = "a part of --suites embedded-pairs is scored with all of it;"
     return UsageError(
         f"unknown lm-eval task {name!r}; {hint} `lm_eval ls tasks` lists all {len(available):,}, and "
         "--include-path adds folders with your own"

@@ -66,7 +66,7 @@ class MultipleComparisons:
         Returns:
             The comparisons in the order in which they are to be corrected, and how.
         """
-        if not self.is_drawn:
+        if not self.is_drawn or len(group) == 1:  # of one nothing is to be corrected
             return group, Holm()
         places = {(c.benchmark, c.contrast, c.families): place for place, c in group.items()}
         if (key := frozenset(places)) not in self._drawn:

@@ -94,7 +94,7 @@ def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
     assert numbers(after) == numbers(before)
     assert "<summary>Cost: 8 runs, " in render(after)
     status = run_in(elsewhere, "slurm.status", "runs/study").stdout
-    assert status.count("done      from an archive") == 8
+    assert status.count("done  from an archive") == 8
     assert not list(elsewhere.glob("runs/study/*/*/*/model"))
 
 

@@ -1,6 +1,7 @@
 """``ffn_ablations.compare`` and the pictures that it draws."""
 
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -223,6 +224,27 @@ def test_fractions_are_told_of_and_may_be_percentages():
 )  # fmt: skip
 def test_what_is_guessed_of_a_comparison_is_so(guess: Callable, found: object):
     assert guess(ffa.compare(LONG)) == found
+
+
+def test_of_one_comparison_nothing_is_corrected() -> None:
+    gelu, kan = [3.1, 3.2, 3.15, 3.12], [3.3, 3.35, 3.2, 3.31]
+    found = ffa.compare({"gelu": gelu, "kan": kan}, lower_is_better=True)
+    welch = stats.ttest_ind(kan, gelu, equal_var=False)
+    assert found.p["kan"] == pytest.approx(welch.pvalue)
+    assert found.ci["kan"] == pytest.approx(tuple(welch.confidence_interval()))
+    pooled = np.sqrt((np.var(gelu, ddof=1) + np.var(kan, ddof=1)) / 2)
+    g = (np.mean(kan) - np.mean(gelu)) / pooled * (1 - 3 / (4 * 6 - 1))  # Hedges 1981, approximately
+    assert found.effect_sizes["kan"] == pytest.approx(g, rel=0.01)
+
+
+def test_a_contrast_is_a_row_and_a_comparison_may_be_pickled() -> None:
+    found = ffa.compare(made_scores(), contrasts=["kan+none - gelu", "kan - gelu"])
+    means = made_scores()[lambda x: x.benchmark == LOSS].groupby("variant").score.mean()
+    row = found["kan+none - gelu"].set_index("benchmark").loc[LOSS]
+    assert row.estimate == pytest.approx(means[["kan", "none"]].mean() - means["gelu"])
+    assert len(found) == 6  # two outcomes of kan, none, and the first contrast
+    again = pickle.loads(pickle.dumps(found))
+    pd.testing.assert_frame_equal(again.verdicts, found.verdicts)
 
 
 def test_a_page_alone_can_be_saved(comparison: ffa.Comparison, tmp_path: Path):
