@@ -18,23 +18,21 @@ from eval.backbones import backbone_runs, is_backbone
 from eval.config import EvalConfig
 from scores.stages import is_cut_off
 
-EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
-
-  ffn-ablations eval quickstart                    # all of runs/quickstart, as its study.yaml says
-  ffn-ablations eval runs/thesis --suites blimp --blimp-dir DATA/blimp
-  ffn-ablations eval RUN --tasks arc_easy          # a task of lm-eval
-  ffn-ablations eval RUN --classify ag-news my/task.yaml    # fine-tuned; ffn-ablations list tasks
-  ffn-ablations eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
-
-What is scored already under the same settings and with the same weights is not scored again. Each run
-keeps its scores in eval/rows.csv, and every item in eval/items/. What fails does not stop the rest."""
-
-
 BACKBONES_DIR = Path("runs", "backbones")
 
 
 class EvaluateArgs(EvalConfig):
-    """What ``ffn-ablations eval`` is asked to do."""
+    """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
+
+      ffn-ablations eval quickstart                    # all of runs/quickstart, as its study.yaml says
+      ffn-ablations eval runs/thesis --suites blimp --blimp-dir DATA/blimp
+      ffn-ablations eval RUN --tasks arc_easy          # a task of lm-eval
+      ffn-ablations eval RUN --classify ag-news my/task.yaml    # fine-tuned; ffn-ablations list tasks
+      ffn-ablations eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
+
+    What is scored already under the same settings and with the same weights is not scored again. Each run
+    keeps its scores in eval/rows.csv, and every item in eval/items/. What fails does not stop the rest.
+    """
 
     common: ClassVar = (
         *("runs", "suites", "tasks", "classify", "protocol.preset", "blimp_dir", "glue_dir"),
@@ -59,7 +57,7 @@ def main(args: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
-    typed = read_flags(EvaluateArgs, args, prog="ffn-ablations eval", description=EXAMPLES)
+    typed = read_flags(EvaluateArgs, args, prog="ffn-ablations eval")
     # These load pandas.
     from eval.evaluate import evaluate_runs, failure_lines
     from eval.work_units import check_sources

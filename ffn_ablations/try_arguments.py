@@ -13,20 +13,19 @@ from base.sections import Section
 from base.text.text_files import TextSplit
 from slurm.arguments import AtLeastOne
 
-DESCRIPTION = """Is a layer better than gelu and swiglu? Check it, time it, run the largest study that fits.
-
-A class of nn.Module is enough: one whose constructor takes nothing, or the inner width, is an activation
-between two linear layers; one that takes hidden_size and intermediate_size is a whole FFN.
-
-Examples:
-  ffn-ablations try mine.py:MyFFN
-  ffn-ablations try mine.py:MyFFN --texts stories.jsonl.gz --minutes 60
-
-It writes try-<layer>.yaml, and goes on with that file where it is there already."""
-
 
 class TryArgs(Section):
-    """What ``ffn-ablations try`` is given."""
+    """Is a layer better than gelu and swiglu? Check it, time it, run the largest study that fits.
+
+    A class of nn.Module is enough: one whose constructor takes nothing, or the inner width, is an activation
+    between two linear layers; one that takes hidden_size and intermediate_size is a whole FFN.
+
+    Examples:
+      ffn-ablations try mine.py:MyFFN
+      ffn-ablations try mine.py:MyFFN --texts stories.jsonl.gz --minutes 60
+
+    It writes try-<layer>.yaml, and goes on with that file where it is there already.
+    """
 
     hints: ClassVar = {"seeds": "--minutes decides, and the file it writes", "time": "write --minutes"}
 

@@ -26,15 +26,6 @@ from ffn_variants.registry import build_ffn, get_variant
 from ffn_variants.spec import FFNSpec
 from ffn_variants.variant_files import find_variant
 
-DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
-
-Each check is a line. What fails is said in a sentence with what to do, and the exit status is then 1.
-
-Examples:
-  ffn-ablations check path/to/mine.py:SPEC
-  ffn-ablations check path/to/mine.py:SPEC --ffn-options init 0.5
-  ffn-ablations check kan"""
-
 D, F = 12, 20
 ODD_SIZES = ((D, F), (7, 9), (1, 1), (33, 5))
 PRECISION = 0.01
@@ -57,7 +48,15 @@ Options = dict[str, Any]
 
 
 class CheckArgs(Section):
-    """What ``ffn-ablations check`` is given."""
+    """Check a feed-forward variant: gradients, shapes, dtypes, saving and loading, training.
+
+    Each check is a line. What fails is said in a sentence with what to do, and the exit status is then 1.
+
+    Examples:
+      ffn-ablations check path/to/mine.py:SPEC
+      ffn-ablations check path/to/mine.py:SPEC --ffn-options init 0.5
+      ffn-ablations check kan
+    """
 
     variant: Positional[str]
     """A file and the name of the FFNSpec or nn.Module in it, path/to/mine.py:SPEC; or a registered name."""
@@ -322,7 +321,7 @@ CHECKS: dict[str, Callable[[str, Options], None]] = {
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run every check; returns 1 where one failed."""
-    flags = parse_flags(CheckArgs, args, prog="ffn-ablations check", description=DESCRIPTION)
+    flags = parse_flags(CheckArgs, args, prog="ffn-ablations check")
     spec = find_variant(flags.variant)
     options = dict(flags.ffn_options or {})
     spec.num_params(D, F, **options)  # options that do not fit are a mistake of whoever typed them

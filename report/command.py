@@ -15,20 +15,10 @@ from report.request import Request
 from scores.published import shipped_table
 from scores.suites import USUAL_MARGINS
 
-SHOWN = """Say from scores which variants differ from the baseline, which equal it, and how sure one can be.
-
-    ffn-ablations report quickstart                  # what is in runs/quickstart
-    ffn-ablations report scores.csv --out report --contrast "relu+silu - prelu+swish"
-    ffn-ablations report export.csv --columns variant=ffn --scores eval/loss
-    ffn-ablations report runs/pilot --plan           # seeds that a study needs
-    ffn-ablations report thesis:table5               # a published table
-
-Writes report.md (start there), report.html (one file to send), report.json, tables and figures."""
-
 
 def main(args: Sequence[str] | None = None) -> int:
     """Write one report and say where it is."""
-    request = parse_flags(Request, args, prog="ffn-ablations report", description=SHOWN)
+    request = parse_flags(Request, args, prog="ffn-ablations report")
     if request.source is None:
         refuse_position_behind_list({f"--{name.replace('_', '-')}": value for name, value in request})
     if request.plan:

@@ -30,28 +30,13 @@ DECLARATIONS = ("lower_is_better", "unit", "chance")
 class Request(Section):
     """Say from scores which variants differ from the baseline, which equal it, and how sure one can be.
 
-    Writes report.md (start there), report.html (one file to send), report.json with every number,
-    tables/*.csv, figures/*.svg and figures/*.png.
+        ffn-ablations report quickstart                  # what is in runs/quickstart
+        ffn-ablations report scores.csv --out report --contrast "relu+silu - prelu+swish"
+        ffn-ablations report export.csv --columns variant=ffn --scores eval/loss
+        ffn-ablations report runs/pilot --plan           # seeds that a study needs
+        ffn-ablations report thesis:table5               # a published table
 
-    For a study: ffn-ablations report runs/quickstart
-
-    For a table: ffn-ablations report scores.csv --out report --contrast "relu+silu - prelu+swish"
-
-    For a tracker's export: ffn-ablations report export.csv --columns variant=ffn --scores eval/loss
-
-    For results of lm-eval: ffn-ablations report results/ --names "{variant}-seed{seed}"
-
-    For the heads of a study: ffn-ablations report runs/fr-kan-heads --factor head --baseline linear
-
-    For a table with a column for the models' size: ffn-ablations report scores.csv --axis size
-
-    For the seeds that a study needs, by the spread of a smaller one: ffn-ablations report runs/pilot --plan
-
-    Beside published numbers: ffn-ablations report runs/thesis --published thesis
-
-    Of a published table: ffn-ablations report thesis:table5
-
-    Before anything is run: ffn-ablations report --plan --sd 1.1 --variants 8
+    Writes report.md (start there), report.html (one file to send), report.json, tables and figures.
     """
 
     common: ClassVar = (

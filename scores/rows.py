@@ -22,20 +22,8 @@ from base.errors import UsageError
 from base.files import write_atomically, write_text
 from scores.suites import is_percentage
 
-ROW_COLUMNS = (
-    "run_id",
-    "family",
-    "variant",
-    "seed",
-    "benchmark",
-    "task",
-    "group",
-    "metric",
-    "score",
-    "n_items",
-    "head",
-    "primary",
-)
+_IDENTITY = ("run_id", "family", "variant", "seed")
+ROW_COLUMNS = (*_IDENTITY, "benchmark", "task", "group", "metric", "score", "n_items", "head", "primary")
 RunKey = tuple[str, str, int]
 """Family, variant and seed: what a run is within a study."""
 ROW_KEY = ("run_id", "benchmark", "task", "metric", "head")

@@ -19,7 +19,15 @@ _IN_PRESET = "it stands in the preset: ffn-ablations list studies one-gpu --copy
 
 
 class SubmitArgs(Section):
-    """Run the cells of a study that are not done yet, then write its report."""
+    """Run the cells of a study that are not done yet, then write its report.
+
+        ffn-ablations study run quickstart --workers 2
+        ffn-ablations study run thesis --cluster slurm --preset one-gpu
+        ffn-ablations study run real-small --texts stories.jsonl --add mine.py:SPEC --dry-run
+
+    The same command again repeats nothing and goes on with what is unfinished. With --cluster slurm it
+    returns at once, and the study ends with its report. study status STUDY says where it stands.
+    """
 
     common: ClassVar = (
         *("study", "dry_run", "texts", "validation_texts", "txt_split", "workers", "cells_per_job", "seeds"),

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -28,16 +27,8 @@ from slurm.cluster import cells_name, living_arrays, preset_of, read_queue, repo
 
 
 def study_run(args: Sequence[str] | None = None) -> int:
-    """Run the cells of a study that are not done yet, then write its report.
-
-        ffn-ablations study run quickstart --workers 2
-        ffn-ablations study run thesis --cluster slurm --preset one-gpu
-        ffn-ablations study run real-small --texts stories.jsonl --add mine.py:SPEC --dry-run
-
-    The same command again repeats nothing and goes on with what is unfinished. With --cluster slurm it
-    returns at once, and the study ends with its report. study status STUDY says where it stands.
-    """
-    options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run", description=getdoc(study_run))
+    """Run a study; returns 1 where cells of it are left."""
+    options = parse_flags(SubmitArgs, args, prog="ffn-ablations study run")
     if options.cluster == "slurm":
         preset = preset_of(options)
         if options.preset is None:
@@ -53,7 +44,12 @@ CLEAR = "\033[2J\033[H"
 
 
 class CancelArgs(Section):
-    """Cancel a study."""
+    """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
+
+        ffn-ablations study cancel runs/quickstart
+
+    What runs is saved first; submitting the study again continues.
+    """
 
     study: Positional[Path]
     """The study's folder below runs/, its YAML file, or the name of a shipped one."""
@@ -62,7 +58,14 @@ class CancelArgs(Section):
 
 
 class StatusArgs(CancelArgs):
-    """Show every cell of a study with its state."""
+    """Show every cell of a study: waiting, queued, running, done, failed or missing.
+
+        ffn-ablations study status quickstart            # what is in runs/quickstart
+        ffn-ablations study status quickstart --watch
+        ffn-ablations study status quickstart --watch --html    # also as a page, status/status.html
+
+    Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
+    """
 
     hints: ClassVar = {"follow": "write --watch"}
 
@@ -76,17 +79,8 @@ class StatusArgs(CancelArgs):
 
 
 def study_status(args: Sequence[str] | None = None) -> None:
-    """Show every cell of a study: waiting, queued, running, done, failed or missing.
-
-        ffn-ablations study status quickstart            # what is in runs/quickstart
-        ffn-ablations study status quickstart --watch
-        ffn-ablations study status quickstart --watch --html    # also as a page, status/status.html
-
-    Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
-    """
-    options = parse_flags(
-        StatusArgs, args, prog="ffn-ablations study status", description=getdoc(study_status)
-    )
+    """Show where a study stands, once or again and again."""
+    options = parse_flags(StatusArgs, args, prog="ffn-ablations study status")
     folder = _folder(options.study, options.runs_dir)
     while True:
         # Again each time: a round of tuning or a look adds some.
@@ -208,15 +202,8 @@ def _job(state: cell_state.CellState) -> str:
 
 
 def study_cancel(args: Sequence[str] | None = None) -> None:
-    """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
-
-        ffn-ablations study cancel runs/quickstart
-
-    What runs is saved first; submitting the study again continues.
-    """
-    options = parse_flags(
-        CancelArgs, args, prog="ffn-ablations study cancel", description=getdoc(study_cancel)
-    )
+    """Cancel a study."""
+    options = parse_flags(CancelArgs, args, prog="ffn-ablations study cancel")
     folder = _folder(options.study, options.runs_dir)
     cell_state.read_listing(folder)  # refuses what is no study's folder
     cancel_study(folder)
