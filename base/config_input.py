@@ -173,7 +173,11 @@ def near_study(name: Path, runs: Path = Path("runs")) -> str:
     own = {path.name: path for path in sorted(runs.glob("*")) if StudyFolder(path).study_file.is_file()}
     close = own.get(str(closest(name.name, own)))
     hint, some = f"did you mean {close}? " if close else "", ", ".join([*own][:8])
-    return f"{hint}Studies in {runs}: {some or 'none'}"
+    return (
+        f"{hint}Studies in {runs}: {some}"
+        if some
+        else f"no study is in {runs}: --runs-dir names another folder"
+    )
 
 
 SEED_END = 2**32

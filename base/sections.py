@@ -233,4 +233,6 @@ def _shown_value(error: Any, flag: str | None) -> str:
         return ""
     if value is None:
         return " (is null)"
-    return f" (is {str(value)[:LONGEST_SHOWN] if flag else shown(value)})"
+    share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(value))
+    cure = f"; write {float(share[1]) / 100:g}" if share else ""
+    return f" (is {str(value)[:LONGEST_SHOWN] if flag else shown(value)}){cure}"

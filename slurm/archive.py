@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from base.command_line import Positional, parse_flags
-from base.config_input import find_study_folder, read_yaml
+from base.config_input import find_study_folder, near_study, read_yaml
 from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from base.options import check_name
@@ -75,7 +75,10 @@ def write_archive(study: StudyFolder, out: Path | None = None) -> str:
             written then.
     """
     if not study.study_file.is_file():
-        raise UsageError(f"{study.path} holds no study (it has no {study.study_file.name}); name its folder")
+        raise UsageError(
+            f"{study.path} holds no study (it has no {study.study_file.name}); name its folder. "
+            + near_study(study.path, study.path)
+        )
     name, run_ids = _read_study(study)
     states = survey(study.path, run_ids)
     finished = [run_id for run_id in run_ids if _has_ended(study.run(run_id), states[run_id])]

@@ -255,11 +255,17 @@ def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
     folders = study.run_folders()
     runs = {x.run_id: x for x in folders if x.is_scored or x.has_marker or x.ledger_file.is_file()}
     if not runs:
-        hint = (
-            "it is one run: give its study's folder"
-            if RunFolder(study.path).is_run
-            else "train some: ffn-ablations study run STUDY.yaml"
-        )
+        files = [file.name for file in sorted(study.path.glob("*.csv"))]
+        studies = [
+            str(each.path) for each in map(StudyFolder, study.path.glob("*")) if each.study_file.is_file()
+        ]
+        hint = "train some: ffn-ablations study run STUDY.yaml"
+        if RunFolder(study.path).is_run:
+            hint = "it is one run: give its study's folder"
+        elif studies:
+            hint = f"give one of its studies: {first_few(sorted(studies), 3)}"
+        elif files:
+            hint = f"it has {first_few(files, 3)}: give one table, joined from all, with a column seed"
         raise UsageError(f"{study.path} holds no finished or scored run (<family>/<variant>/<run>); {hint}")
     return runs
 

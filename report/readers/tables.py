@@ -340,6 +340,8 @@ def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
                 f" has no column variant; if {names} are variants, give each score a row, in pandas: "
                 f'table.melt({others}, var_name="variant", value_name=METRIC), METRIC such as "accuracy"'
             )
+        if "mean" in map(_key, numeric) and {"std", "sd", "sem", "stderr", "n"} & {*map(_key, numeric)}:
+            raise context.error(f" has {names}: {WHY}")
         seeds = "; seeds are called seed_1, seed_2" if "".join(unknown).isdecimal() else ""
         told = "say which columns are scores, with --scores: it has numbers in"
         raise context.error(f" has no column score; {told} {names}{seeds}{_foreign(table, numeric, context)}")
@@ -429,6 +431,8 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     _refuse_unread_places(table, groups, context)
     if "seed" in table.columns:
         return table
+    if (copies := int(table.groupby(list(table.columns), dropna=False).size().min())) > 1:
+        raise context.error(f" has every row {copies} times; keep one of each, or name runs in a column seed")
     number = table.groupby(groups, sort=False).cumcount() + 1
     context.notes.append("no column says seeds, nor do names: scores of a task count as runs in their order")
     return table.assign(seed=number.astype(str))
@@ -439,10 +443,12 @@ def _refuse_unread_places(table: pd.DataFrame, groups: list[str], context: _Cont
     num_rows = table.groupby(groups).size().max()
     unread = [x for x in _told(table, context) if table[x].nunique() == num_rows > 1]
     if apart := [x for x in unread if not table.duplicated([*groups, x]).any()]:
-        what, others = ("run", "benchmark") if "seed" in groups else ("variant", "seed, benchmark")
+        what, others = ("run", "family") if "seed" in groups else ("variant", "seed, family")
         raise context.error(
-            f": rows of one {what} differ in {apart[0]}, and nothing says what it is; write --columns "
-            f"{shlex.quote(f'task={apart[0]}')} (or {others}), or leave the column out"
+            f": rows of one {what} differ in {apart[0]}, and nothing says what it is; write --axis "
+            f"{shlex.quote(apart[0])} if models were trained apart by it, --columns "
+            f"{shlex.quote(f'task={apart[0]}')} (or {others}) if it says what was scored, which is averaged; "
+            "or keep the rows of one value"
         )
 
 

@@ -59,7 +59,10 @@ def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
         notes.append(f"repeated rows, counted once: {_names(map(_row_name, _rows(rows[same])))}")
     if in_conflict.any():
         names = dict.fromkeys(map(_row_name, _rows(rows[in_conflict])))
-        notes.append(f"duplicates with different scores, all left out: {_names(names)}")
+        notes.append(
+            "duplicates with different scores, all left out; keep one of each, number runs in a column seed, "
+            f"or name the column that tells them apart (--axis COLUMN): {_names(names)}"
+        )
     return rows[~same & ~in_conflict].reset_index(drop=True), notes
 
 

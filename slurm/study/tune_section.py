@@ -84,8 +84,13 @@ def read_tune(value: object) -> TuneConfig | None:
         return value
     if not isinstance(value, dict):
         raise UsageError(f"{shown(value)} must be a mapping, as {{optim.learning_rate: [1e-3, 3e-3], ...}}")
-    if "fields" in value:
-        raise unknown_name("key", "fields", [name for name in TuneConfig.model_fields if name != "fields"])
+    own = TuneConfig.model_fields
+    for name in (
+        str(each) for each in value if "." not in str(each) and (each == "fields" or each not in own)
+    ):
+        if whole := [f"{section}.{name}" for section, some in TUNABLE_SECTIONS.items() if name in some]:
+            raise UsageError(f"unknown key {shown(name)}, did you mean {whole[0]}?")
+        raise unknown_name("key", name, [each for each in own if each != "fields"])
     fields = {str(name): _values(str(name), values) for name, values in value.items() if "." in str(name)}
     others = {name: values for name, values in value.items() if "." not in str(name)}
     if fields and not any(is_number(values[0]) for values in fields.values()):

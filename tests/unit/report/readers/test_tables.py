@@ -188,6 +188,8 @@ def test_tasks_without_seeds_are_of_one_run_and_repeated_scores_of_several(tmp_p
     repeated = [*rows, ["gelu", "x", "1", 3], ["gelu", "x", "2", 4]]
     runs = read_source(write(tmp_path / "scores.csv", repeated)).rows.set_index(["seed", "task"]).score
     assert runs.to_dict() == {(1, "1"): 1.0, (1, "2"): 2.0, (2, "1"): 3.0, (2, "2"): 4.0}
+    with pytest.raises(UsageError, match="has every row 2 times; keep one of each"):
+        read_source(write(tmp_path / "scores.csv", [*rows, *rows[1:]]))
 
 
 def test_several_columns_of_scores_beside_a_benchmark_are_its_metrics(tmp_path: Path):

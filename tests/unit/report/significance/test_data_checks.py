@@ -37,7 +37,8 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
     assert found == [("a", 1, 50.0), ("a", 2, 51.0), ("b", 2, 54.0)]
     assert notes == [
         "repeated rows, counted once: f a seed 1 blimp x",
-        "duplicates with different scores, all left out: f b seed 1 blimp x",
+        "duplicates with different scores, all left out; keep one of each, number runs in a column seed, or "
+        "name the column that tells them apart (--axis COLUMN): f b seed 1 blimp x",
     ]
 
 
