@@ -253,6 +253,7 @@ def _analysis(
         shared = shared_table(source, relabelled, TUNED_BY, scores.metrics[TUNED_BY])
         findings = with_shared_rate(findings, TUNED_BY, shared)
     ended = {(facts.run_id, facts.family, facts.variant) for facts in relabelled.facts}
+    ended |= {*runs[["run_id", "family", "variant"]].itertuples(index=False, name=None)}
     failures = count_failures(relabelled.failed, ended, findings.comparisons)
     return Analysis(
         **vars(findings),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 
 import pandas as pd
@@ -150,7 +151,13 @@ def _of_table(table: TableOfRows, path: Path, axes: Sequence[str]) -> Source:
         notes=(*repeated, *table.notes),
         axes=levels,
         declared=declared_by_columns(table.table, str(path)),
+        failed=() if axes else tuple(starmap(_failed_in_a_cell, table.failed)),
     )
+
+
+def _failed_in_a_cell(family: str, variant: str, seed: str) -> FailedRun:
+    run_id = f"{family}/{variant}/seed{seed}"  # as rows of a table have it
+    return FailedRun(run_id=run_id, family=family, variant=variant, has_diverged=True)
 
 
 def _repeated_at_levels(rows: pd.DataFrame, axes: Sequence[str]) -> list[str]:

@@ -34,6 +34,8 @@ class TableOfRows:
     table: pd.DataFrame
     notes: tuple[str, ...] = ()
     kind: str = TABLE
+    failed: tuple[tuple[str, str, str], ...] = ()
+    """Family, variant and seed of runs that a cell says to have failed."""
 
 
 def split_names(

@@ -37,6 +37,8 @@ _SUMMARY = r"(?i)(grand )?(average|avg|mean|median|std|std\.? ?dev|sd|sem|total|
 """What rows below a table are called that sum up the others."""
 _STATE = re.compile(r"(.*[./])?(run_?|trial_?)?(state|status)|(is_|has_)?(finished|completed?|succeeded)")
 _FINISHED = r"finished|completed?|success|succeeded|done|terminated|inactive|ok|passed|true|yes"
+_FAILED = r"(?i)diverged|diverges|div|failed|crashed|oom"
+"""A cell of a run that failed; an empty one or nan may be of a run that nobody started."""
 _UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|active|pending|pruned|false|no"
 _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run|s)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
 """A column that holds the scores of one seed, ``seed_1``, ``s1`` or ``blimp seed 1``."""
@@ -53,6 +55,8 @@ class _Context:
     request: Request
     origin: str
     notes: list[str] = field(default_factory=list)
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+    """Family, variant and seed of runs that a cell says to have failed."""
 
     def note(self, text: str, names: Iterable[object]) -> None:
         """Say something of names, where there are any."""
@@ -197,7 +201,9 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     if {"score", "variant"} <= {*table.columns} and not pd.api.types.is_numeric_dtype(table["score"]):
         table = _without_gaps(table, context)
     family = table["family"] if "family" in table.columns else ONLY_FAMILY
-    return TableOfRows(table=table.assign(family=family), notes=tuple(context.notes))
+    return TableOfRows(
+        table=table.assign(family=family), notes=tuple(context.notes), failed=tuple(context.failed)
+    )
 
 
 def _key(name: object) -> str:
@@ -478,6 +484,9 @@ def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     context.note(f"{len(gaps)} cell(s) hold no number and count as not scored", gaps)
     lost = sorted({*table["variant"]} - {*table["variant"][~is_gap]})
     context.note("left out, as no score of it is left", lost)
+    columns = ["family", "variant", "seed"]
+    runs = table[is_gap & cells.str.fullmatch(_FAILED)].reindex(columns=columns, fill_value=ONLY_FAMILY)
+    context.failed.extend(runs.itertuples(index=False, name=None))
     return table[~is_gap]
 
 

@@ -180,6 +180,16 @@ def test_a_family_column_is_used_beside_names_of_folders(tmp_path: Path):
     assert set(source.rows.family) == {"mine"}
 
 
+@pytest.mark.parametrize("cell", ["diverged", "OOM", "failed"])
+def test_a_verdict_on_a_table_says_that_it_is_of_surviving_runs(cell: str, tmp_path: Path):
+    losses = {"gelu": [3.21, 3.25, 3.19, 3.22], "swiglu": [3.01, cell, 3.02, ""]}
+    rows = [[v, s, x] for v, of_variant in losses.items() for s, x in enumerate(of_variant, start=1)]
+    source = read_source(write(tmp_path / "scores.csv", [["variant", "seed", "val_loss"], *rows]))
+    assert [run.run_id for run in source.failed] == ["model/swiglu/seed2"]
+    (comparison,) = analysed(source, baseline="gelu").comparisons
+    assert comparison.num_failed == 1
+
+
 def test_tasks_without_seeds_are_of_one_run_and_repeated_scores_of_several(tmp_path: Path):
     rows = [["variant", "benchmark", "task", "score"], ["gelu", "x", "1", 1], ["gelu", "x", "2", 2]]
     source = read_source(write(tmp_path / "scores.csv", rows))
