@@ -168,9 +168,14 @@ def find_study_folder(name: Path, runs_dir: Path | None = None, *, is_begun: boo
     return name
 
 
+def studies_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder that are of studies that were begun, by name."""
+    return [path for path in sorted(folder.glob("*")) if StudyFolder(path).study_file.is_file()]
+
+
 def near_study(name: Path, runs: Path = Path("runs")) -> str:
     """Say which study that was begun a name may mean, and which there are."""
-    own = {path.name: path for path in sorted(runs.glob("*")) if StudyFolder(path).study_file.is_file()}
+    own = {path.name: path for path in studies_in(runs)}
     close = own.get(str(closest(name.name, own)))
     hint, some = f"did you mean {close}? " if close else "", ", ".join([*own][:8])
     return (

@@ -91,8 +91,12 @@ def _in_every_report(analysis: Analysis) -> Any:
     return True
 
 
-def _nothing(analysis: Analysis, result: Any) -> dict[str, Any]:
+def _no_items(analysis: Analysis, result: Any) -> dict[str, Any]:
     return {}
+
+
+def _no_lines(analysis: Analysis, result: Any) -> tuple[()]:
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,10 +117,10 @@ class Part(Generic[Result]):
     name: str
     section: Callable[[Analysis, Result, Page], Section | None]
     compute: Callable[[Analysis], Result | None] = _in_every_report
-    figures: Callable[[Analysis, Result], Mapping[str, Draw]] = _nothing
-    tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = _nothing
-    checks: Callable[[Analysis, Result], Iterable[str]] = _nothing
-    steps: Callable[[Analysis, Result], Iterable[NextStep]] = _nothing  # type: ignore[bad-assignment]
+    figures: Callable[[Analysis, Result], Mapping[str, Draw]] = _no_items
+    tables: Callable[[Analysis, Result], Mapping[str, pd.DataFrame]] = _no_items
+    checks: Callable[[Analysis, Result], Iterable[str]] = _no_lines
+    steps: Callable[[Analysis, Result], Iterable[NextStep]] = _no_lines
 
     def of(self, analysis: Analysis) -> Result | None:
         """Return the part's result in an analysis."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from base.config_input import near_study
+from base.config_input import near_study, studies_in
 from base.errors import UsageError, unexpanded
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
@@ -263,14 +263,12 @@ def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
     runs = {x.run_id: x for x in folders if x.is_scored or x.has_marker or x.ledger_file.is_file()}
     if not runs:
         files = [file.name for file in sorted(study.path.glob("*.csv"))]
-        studies = [
-            str(each.path) for each in map(StudyFolder, study.path.glob("*")) if each.study_file.is_file()
-        ]
+        studies = studies_in(study.path)
         hint = "train some: ffn-ablations study run STUDY.yaml"
         if RunFolder(study.path).is_run:
             hint = "it is one run: give its study's folder"
         elif studies:
-            hint = f"give one of its studies: {first_few(sorted(studies), 3)}"
+            hint = f"give one of its studies: {first_few([*map(str, studies)], 3)}"
         elif files:
             hint = f"it has {first_few(files, 3)}: give one table, joined from all, with a column seed"
         raise UsageError(f"{study.path} holds no finished or scored run (<family>/<variant>/<run>); {hint}")
