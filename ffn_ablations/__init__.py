@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ffn_ablations.runs import Run as Run
     from ffn_ablations.runs import Runs as Runs
     from ffn_ablations.runs import load as load
+    from ffn_ablations.runs import load_config as load_config
     from ffn_ablations.studies import Study as Study
     from ffn_ablations.studies import study as study
     from ffn_ablations.train_and_evaluate import evaluate as evaluate
@@ -75,7 +76,7 @@ except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was inst
 _MODULES = {
     "Comparison": "ffn_ablations.comparing", "compare": "ffn_ablations.comparing",
     "FFNSpec": "ffn_variants.spec",
-    **dict.fromkeys(("Run", "Runs", "load"), "ffn_ablations.runs"),
+    **dict.fromkeys(("Run", "Runs", "load", "load_config"), "ffn_ablations.runs"),
     **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
     **dict.fromkeys(("check", "ffn", "register", "suites"), "ffn_ablations.known_ffns"),
     **dict.fromkeys(("swap_ffn", "variants"), "ffn_ablations.known_ffns"),
@@ -84,7 +85,8 @@ _MODULES = {
 }  # fmt: skip
 __all__ = list(_MODULES)
 _OTHER_NAMES = {
-    "load_run": "load", "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
+    **dict.fromkeys(("load_run", "load_runs", "read_runs"), "load"), "load_study": "study",
+    "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
     **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
     **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn"),
 }  # fmt: skip
@@ -93,7 +95,8 @@ _ELSEWHERE = {
     **dict.fromkeys(("tasks", "list_tasks"), "ffn-ablations list tasks, in a shell"),
     **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
     **dict.fromkeys(("load_model", "from_pretrained"), "load(folder).model"),
-    "report": "compare(scores).save(folder)", "sweep": "study(file).run()", "Trainer": "train(...)",
+    **dict.fromkeys(("run_study", "sweep"), "study(file).run(), or .run(dry_run=True)"),
+    "report": "compare(scores).save(folder)", "Trainer": "train(...)",
 }  # fmt: skip
 """What is looked for here, and is elsewhere."""
 

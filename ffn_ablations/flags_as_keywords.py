@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
+from traceback import walk_tb
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -25,13 +27,19 @@ _MEANT = {
     **dict.fromkeys(("output_dir", "out", "save_dir"), ("runs_dir",)),
     **dict.fromkeys(("metric", "metrics", "outcome", "value"), ("scores",)),
     **dict.fromkeys(("reference", "control", "ref"), ("baseline",)),
+    **dict.fromkeys(("base", "models", "model_config", "configs"), ("families",)),
     **dict.fromkeys(("direction", "greater_is_better", "maximize", "minimize"), ("lower_is_better",)),
-    "d_model": ("hidden_size",), "n_embd": ("hidden_size",), "n_layer": ("num_hidden_layers",),
-    "random_state": ("seed",), "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
+    "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
     "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
     "max_length": ("block_size", "max_new_tokens"), "num_return_sequences": ("num",),
 }  # fmt: skip
 """Keywords of other libraries: what these are here, the first that a call has."""
+_ALIASES = {
+    **dict.fromkeys(("d_model", "n_embd"), "hidden_size"), "d_ff": "intermediate_size",
+    **dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers"),
+    **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"), "random_state": "seed",
+}  # fmt: skip
+"""Those that can mean one thing alone, and work."""
 _QUIET = "there is none; contextlib.redirect_stderr keeps bars and lines away"
 _HELD_OUT = 'texts={"train": ..., "validation": ...} has the held-out ones beside the others'
 _OPTIONS = 'options of an FFN stand beside it, as in ffn=("kan", {"grid_size": 3}), or in ffn_options={...}'
@@ -69,11 +77,21 @@ def one_line_errors(keywords: Mapping[str, str] = MappingProxyType({})) -> Itera
         told = str(end) if " " in str(end) else "told to stop; the same call goes on from there"
         raise UsageError(told) from None
     except Exception as error:
+        if takes := _parameters_of_failed_call(error):
+            raise KeywordError(f"{error}; it takes {', '.join(takes)}") from None
         missing = missing_extra(error)
         mistake = UsageError(missing) if missing else as_usage_error(error)
         if mistake is error:
             raise
         raise mistake from None
+
+
+def _parameters_of_failed_call(error: Exception) -> tuple[str, ...]:
+    """What a decorated function takes, where the error is that it was called otherwise; else nothing."""
+    last = [frame for frame, _ in walk_tb(error.__traceback__)][-1]
+    if not isinstance(error, TypeError) or last.f_code.co_filename != contextlib.__file__:
+        return ()
+    return tuple(name for name in signature(last.f_locals["func"]).parameters if name != "self")
 
 
 @contextmanager
@@ -114,17 +132,18 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
     ends = Counter(path[-1] for path in paths.values())
     paths |= {path[-1]: path for path in list(paths.values()) if ends[path[-1]] == 1}
     paths |= {as_keyword(name): path for path, name in kind.short_names.items()}
+    paths |= {alias: paths[name] for alias, name in _ALIASES.items() if name in paths}
     values: dict[FieldPath, Any] = {}
     names: dict[FieldPath, str] = {}
     for name in keywords:
         if hint := kind.hints.get(name.replace("_", "-")):
             hint = re.sub(r"--([\w.-]+)", lambda flag: as_keyword(flag[1]), hint)
-            raise KeywordError(f"{name} has another meaning elsewhere: {hint}")
+            raise KeywordError(f"unknown setting {name!r}; {hint}")
     for name, value in _flat(keywords, paths, others=others):
         path = paths[as_keyword(name)]
         if path in values:
             raise UsageError(f"{names[path]} and {name} are the same setting; give it once")
-        values[path], names[path] = _plain(value), name
+        values[path], names[path] = as_yaml(value), name
     return Typed(values, names)
 
 
@@ -151,7 +170,7 @@ def _unknown(name: str, keywords: list[str]) -> KeywordError:
     # Python takes no dot in a keyword; a section's field has one where several sections have its name.
     short = [each for each in keywords if "." in name or each.rpartition(".")[2] not in {*keywords} - {each}]
     names = [*short, *(path.partition(".")[0] for path in keywords)]
-    advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords}))}"
+    advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords} - {*_ALIASES}))}"
     hint = meant(name, keywords) or did_you_mean(closest_setting(as_keyword(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
 
@@ -162,12 +181,12 @@ def meant(name: str, keywords: Collection[str]) -> str | None:
     return next(known, _HINTS.get(name))
 
 
-def _plain(value: Any) -> Any:
+def as_yaml(value: Any) -> Any:
     """Return a value as a YAML file would have it: no path, no number of NumPy."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+    if isinstance(value, list | tuple | range):
+        return [as_yaml(each) for each in value]
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+        return {name: as_yaml(each) for name, each in value.items()}
+    return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value

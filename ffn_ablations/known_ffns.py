@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 from torch import nn
 from transformers import PreTrainedModel
 
-from base.errors import UsageError
+from base.errors import UsageError, shown
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
-from ffn_ablations.own_values import settings_of_pair
+from ffn_ablations.own_values import ffn_settings, settings_of_pair
 from ffn_ablations.runs import Run, as_html
 from ffn_ablations.tables import Table
-from ffn_variants import registry, swap
+from ffn_variants import swap
 from ffn_variants.check import D, F, problems
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.registry import build_ffn, get_variant
@@ -103,16 +104,18 @@ def _width(names: Iterable[str], settings: dict[str, Any], width: int | None) ->
 
 @one_line_errors()
 def swap_ffn(model: Any, ffn: Any, **settings: Any) -> PreTrainedModel:
-    """Build the same model with another FFN, and with all weights outside of it.
+    """Return a copy of a model with another FFN, and with all weights outside of it.
 
     Args:
-        model: A language model of transformers, GPT-Neo, RoBERTa, T5 or Llama, or a ``Run``.
+        model: A language model of transformers, GPT-Neo, RoBERTa, T5 or Llama, another whose blocks have
+            their FFN as ``mlp``, as GPT-2 and Qwen, or a ``Run``.
         ffn: What ``train`` takes: a name, a class, ``("kan", {"grid_size": 3})``.
         **settings: ``ffn_options``; ``intermediate_size``, None taking the model's; ``ffn_budget``, where
             ``"params"`` takes the width with as many parameters as gelu at that width.
 
     Returns:
-        A new model in evaluation mode, as of ``ffn_variants.swap.swap_ffn``.
+        A new model in evaluation mode, as of ``ffn_variants.swap.swap_ffn``, which says what another
+        architecture has not.
 
     Raises:
         UsageError: For another model, an unknown FFN or option, or a width below 1.
@@ -124,18 +127,28 @@ def swap_ffn(model: Any, ffn: Any, **settings: Any) -> PreTrainedModel:
 
 
 @one_line_errors()
-def register(spec: FFNSpec, *more: Any) -> FFNSpec:
+def register(name: Any, ffn: Any = None) -> Any:
     """Add a variant for the life of this process: its name then works wherever a variant is named.
 
+    Args:
+        name: Lower case, with dashes. Without ``ffn`` the FFN itself, an ``FFNSpec`` or a class, which is
+            named as by ``train``.
+        ffn: What ``train`` takes, but no name.
+
+    Returns:
+        The FFN.
+
     Raises:
-        UsageError: If the spec is not complete, or its name is taken; for a class, which needs none of it.
+        UsageError: If it is none, or has the name of a variant that was not given in this process.
     """
-    if more or not isinstance(spec, FFNSpec):
+    name, ffn = ("", name) if ffn is None else (name, ffn)
+    if isinstance(ffn, str):
         raise UsageError(
-            "register takes one FFNSpec (ffn_ablations.FFNSpec); a class needs none: train(ffn=MyFFN), or "
-            'train(ffn={"mine": MyFFN}) for a name of your own'
+            f'{shown(ffn)} is a name; register("mine", MyFFN) registers a class, or what makes one'
         )
-    return registry.register(spec)
+    named = replace(ffn, name=name) if name and isinstance(ffn, FFNSpec) else ffn
+    ffn_settings(named, name, is_renamed=bool(name))
+    return ffn
 
 
 class Checks(Table):

@@ -67,7 +67,7 @@ def settings_of_pair(ffn: Any, name: str = "") -> dict[str, Any]:
     return ffn_settings(one, name) | ({"ffn_options": dict(options)} if options else {})
 
 
-def ffn_settings(ffn: Any, name: str = "") -> dict[str, str]:
+def ffn_settings(ffn: Any, name: str = "", *, is_renamed: bool = False) -> dict[str, str]:
     """Return the settings of a run's FFN, which is registered if it is no name.
 
     Args:
@@ -75,12 +75,15 @@ def ffn_settings(ffn: Any, name: str = "") -> dict[str, str]:
             ``ffn_variants.spec.spec_of_class`` takes. One of an earlier class or spec that was given here is
             replaced: a notebook's cell may be run again. Another source is another run.
         name: What a lambda is called, which has no name.
+        is_renamed: Whether all else is called so, too.
 
     Raises:
         UsageError: If it is none of these, or has the name of another variant.
     """
     if isinstance(ffn, str):
-        return {"ffn": ffn}
+        if ffn not in _GIVEN or FFN_VARIANTS.get(ffn) is not _GIVEN[ffn]:
+            return {"ffn": ffn}
+        ffn = _GIVEN[ffn]
     if isinstance(ffn, nn.Module) and repr(ffn).endswith("()"):  # as nn.Mish(), which has but its class
         is_plain = type(ffn).__module__.startswith("torch.") or vars(ffn).keys() == vars(nn.Module()).keys()
         ffn = type(ffn) if is_plain else ffn
@@ -88,7 +91,9 @@ def ffn_settings(ffn: Any, name: str = "") -> dict[str, str]:
     ours, is_torchs = kind.__name__.lower(), (kind.__module__ or "torch").startswith("torch")
     if is_torchs and ours in FFN_VARIANTS.keys() - _GIVEN.keys():
         raise UsageError(f'ffn is {shown_briefly(ffn)}; write ffn="{ours}", the variant of that name')
-    if not isinstance(spec := as_spec(ffn, name if kind.__name__ == "<lambda>" else ""), FFNSpec):
+    if not isinstance(
+        spec := as_spec(ffn, name if is_renamed or kind.__name__ == "<lambda>" else ""), FFNSpec
+    ):
         allowed = (
             'the class of a module, what makes one, a name, an FFNSpec, ("kan", {"grid_size": 3}), or several'
         )

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from base.config_input import read_yaml
+from base.config_input import find_config, read_yaml
 from base.errors import UsageError, closest, did_you_mean, unknown_name
 from base.families import family_of, get_family
 from base.files import write_text
@@ -157,7 +157,7 @@ class Run(Trained):
         if not self._inside.is_run:
             raise UsageError(
                 f"{self.folder} is no run's folder (<runs_dir>/<study>/<family>/<variant>/<run>); "
-                "ffn_ablations.train makes one, and study(...).runs lists those of a study"
+                "ffn_ablations.load opens all runs below a folder, and train makes some"
             )
         run_id = self._inside.run_id
         facts = read_facts(self._inside, run_id)
@@ -171,6 +171,7 @@ class Run(Trained):
     other_names: ClassVar = {
         "history": "curve", "curves": "curve", "path": "folder", "ffn": "variant",
         **dict.fromkeys(("num_parameters", "num_params", "n_params"), "parameters"),
+        **dict.fromkeys(("checkpoint", "checkpoint_path", "model_dir", "model_folder"), "model_path"),
         **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
     }  # fmt: skip
 
@@ -282,6 +283,11 @@ class Run(Trained):
         return self._loaded[0]
 
     @property
+    def model_path(self) -> Path:
+        """The folder of model and tokenizer, which ``from_pretrained`` of transformers takes."""
+        return model_folder(self.folder)
+
+    @property
     def tokenizer(self) -> Any:
         """Its tokenizer, loaded with it."""
         return self._loaded[1]
@@ -342,6 +348,14 @@ class Run(Trained):
     def __getitem__(self, key: Any) -> Any:
         return Runs([self])[key]
 
+    def __array__(self, *_: Any, **settings: Any) -> Any:
+        """Tell whoever makes a frame of runs that there is one; pandas would take each for a sequence.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError("a run is no array; runs.frame is the data frame of runs, a row a run")
+
     def __add__(self, other: Run | Iterable[Run]) -> Runs:
         return Runs([self]) + other
 
@@ -350,6 +364,7 @@ class Run(Trained):
         return f"Run({self.name}, seed {self.seed}, {loss}, {os.fspath(self.folder)!r})"
 
 
+Run.__init__ = one_line_errors()(Run.__init__)  # type: ignore[bad-assignment]
 _COLUMNS = ("family", "variant", "seed", "loss", "parameters")
 
 
@@ -361,21 +376,21 @@ class Runs(Trained, list[Run]):
     ``runs["loss"]`` a column of the frame.
     """
 
-    other_names: ClassVar = {"history": "curves", "losses": "loss"}
+    other_names: ClassVar = {"history": "curves", "losses": "loss", "ffn": "variant"}
 
     def __init__(self, runs: Iterable[Run | str | os.PathLike[str]] | str | os.PathLike[str] = ()) -> None:
         several = [runs] if isinstance(runs, str | os.PathLike) else runs
         super().__init__(Run(Path(run)) if isinstance(run, str | os.PathLike) else run for run in several)
 
     @property
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> Table:
         """One row a run: family, variant, the study's axes, seed, loss (nats), parameters, folder."""
         axes = list(dict.fromkeys(axis for run in self for axis in run.places))
         rows = [
             {name: getattr(run, name) for name in _COLUMNS} | run.places | {"folder": str(run.folder)}
             for run in self
         ]
-        return pd.DataFrame(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
+        return Table(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
 
     def __contains__(self, run: object) -> bool:
         return run in self.keys() if isinstance(run, str) else super().__contains__(run)
@@ -425,8 +440,8 @@ class Runs(Trained, list[Run]):
         if isinstance(key, str):
             if found := Runs(compress(self, is_called(pd.Index(self.frame["variant"]), key))):
                 return found[0] if len(found) == 1 else found
-            if key in (frame := self.frame):
-                return frame[key]
+            if (column := self.other_names.get(key, key)) in (frame := self.frame):
+                return frame[column]
             raise KeyError(str(unknown_name("variant", key, self.keys())))
         found = super().__getitem__(key)
         return Runs(found) if isinstance(key, slice) else found
@@ -442,13 +457,14 @@ class Runs(Trained, list[Run]):
         """Keep the runs with these levels.
 
         Args:
-            **levels: One or a list of them, of ``family``, ``variant``, ``seed`` or an axis:
+            **levels: One or a list of them, of ``family``, ``variant`` (``ffn``), ``seed`` or an axis:
                 ``where(variant="kan grid_size=3", size=["0.1M", "1M"])``. A dotted axis is passed as
                 ``**{"optim.learning_rate": "0.003"}``.
 
         Raises:
             UsageError: For a name that is none of these.
         """
+        levels = {"variant" if name == "ffn" else name: level for name, level in levels.items()}
         columns = ["family", "variant", "seed", *self.axes]
         if unknown := next((name for name in levels if name not in columns), None):
             raise unknown_name("axis of these runs:", unknown, columns)
@@ -468,7 +484,7 @@ class Runs(Trained, list[Run]):
     def __repr__(self) -> str:
         if not self:
             return "no runs"
-        return f"{len(self)} runs\n{self.frame.to_string(index=False, max_rows=20)}"
+        return f"{len(self)} run{'s' * (len(self) > 1)}\n{self.frame.to_string(index=False, max_rows=20)}"
 
 
 def read_name(folder: Path) -> str:
@@ -504,6 +520,16 @@ def as_runs(runs: object) -> Runs:
     if isinstance(runs, Sequence) and len(runs):
         return Runs([run for each in runs for run in as_runs(each)])
     raise UsageError(f"{shown_briefly(runs)} names no run: give what train(...) returned, or runs' folders")
+
+
+@one_line_errors()
+def load_config(name: str | os.PathLike[str]) -> Config:
+    """Read a configuration, a shipped one (``"tiny"``) or a YAML file, as ``train`` takes it.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    return Config(read_yaml(find_config(Path(name), "config")))
 
 
 @one_line_errors()

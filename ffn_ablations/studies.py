@@ -11,12 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from base.errors import UsageError
+from base.files import write_text
 from base.run.folder_names import StudyFolder
 from ffn_ablations.comparing import Comparison, compare
-from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
-from ffn_ablations.runs import Run, Runs, as_html
+from ffn_ablations.flags_as_keywords import (
+    KeywordError,
+    as_yaml,
+    one_line_errors,
+    read_keywords,
+    typed_values,
+)
+from ffn_ablations.runs import Run, Runs, as_html, load_config
 from ffn_ablations.wording import shown_briefly
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState, read_listing, survey
@@ -24,23 +32,67 @@ from slurm.commands import render, status_of
 
 
 @one_line_errors()
-def study(name: str | os.PathLike[str], *, runs_dir: str | os.PathLike[str] | None = None) -> Study:
-    """Open a study.
+def study(
+    name: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    runs_dir: str | os.PathLike[str] | None = None,
+    **sections: Any,
+) -> Study:
+    """Open a study, or write one.
 
     Args:
         name: The name of a shipped study (``"quickstart"``), the path of a study's YAML file, or its folder
-            below ``runs/``.
+            below ``runs/``; of a new one its name, or the content of its file as a mapping.
         runs_dir: Folder of all runs, in place of the one in the configuration.
+        **sections: Of a new one, what its file holds, which is written as ``<name>.yaml``: ``families="tiny",
+            variants=["gelu", "kan"], seeds="1-3"``; settings of ``train`` become its config.
 
     Raises:
-        UsageError: If there is no such study, or a value in its file does not fit.
+        UsageError: If there is no such study, a value in its file does not fit, or there is a file of another
+            content.
     """
+    if sections or isinstance(name, Mapping):
+        name = _written({**name} if isinstance(name, Mapping) else {"name": os.fspath(name), **sections})
     if not isinstance(name, str | os.PathLike):
-        raise UsageError(f"{shown_briefly(name)} names no study; write it to a YAML file and give its path")
+        raise UsageError(f"{shown_briefly(name)} names no study; give a name, a YAML file, or its content")
     path, runs = Path(name), None if runs_dir is None else Path(runs_dir)
     if path.is_dir():
         return Study(path, None, runs)
     return Study(_with_torch("study.study").folder_of(path, runs_dir_override(runs)), path, runs)
+
+
+def _written(content: dict[str, Any]) -> Path:
+    """Write the file of a study, which stays only if it is one.
+
+    Raises:
+        UsageError: If it is none, or there is a file of another content.
+    """
+    fields, file = (
+        _with_torch("study.study_config").StudyConfig.model_fields,
+        Path(f"{content.get('name')}.yaml"),
+    )
+    settings = {name: content.pop(name) for name in [*content] if name not in fields}
+    for name in settings.keys() & SubmitArgs.model_fields.keys():
+        raise KeywordError(f"{name} is a keyword of run: study({file.stem!r}).run({name}=...)")
+    if settings:
+        typed = typed_values(importlib.import_module("pretrain.config").RunConfig, settings, fields)
+        content["config"] = typed.onto(content.get("config", {}))
+    if isinstance(base := content.get("families"), str):
+        content["families"] = {load_config(base).get("family", "gpt_neo"): base}
+    if any(map(callable, content.get("variants", ()))):
+        raise UsageError('a study takes a class from its file: variants=["gelu", "mine.py:MyFFN"]')
+    text = yaml.safe_dump(as_yaml(content), sort_keys=False)
+    if file.exists() and file.read_text(encoding="utf-8") == text:
+        return file
+    if file.exists():
+        raise UsageError(f"{file} has another content; remove it, or give the study another name")
+    try:
+        write_text(file, text)
+        _with_torch("study.study").load_study(file)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+    return file
 
 
 def _with_torch(module: str) -> Any:
@@ -48,7 +100,7 @@ def _with_torch(module: str) -> Any:
     return importlib.import_module(f"slurm.{module}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Study:
     """A study: families, variants and seeds, of which every combination is a cell.
 
@@ -61,6 +113,13 @@ class Study:
     folder: Path
     file: Path | None
     runs_dir: Path | None = None
+
+    def __init__(self, folder: Path, file: Path | None = None, runs_dir: Path | None = None, **others: Any):
+        if others or not (file or Path(folder).is_dir()):
+            raise KeywordError(
+                f"Study takes a study's folder; study({str(folder)!r}, ...) opens or writes one"
+            )
+        vars(self).update(folder=Path(folder), file=file, runs_dir=runs_dir)
 
     @one_line_errors()
     def run(self, **settings: Any) -> StudyStatus:

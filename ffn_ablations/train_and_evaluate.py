@@ -102,8 +102,9 @@ def train(
     """
     if isinstance(seed, Sequence | range | np.ndarray) and not isinstance(seed, str):
         raise UsageError(f"seed is {shown(seed)}; several are seeds={shown(seed)}")
-    if not isinstance(settings.get("data", {}), Mapping):
-        texts = settings.pop("data")
+    for name in ("data", "dataset"):
+        if not isinstance(settings.get(name, {}), Mapping):
+            texts = settings.pop(name)
     variants = {"": {}} if ffn is None else named_ffns(ffn)
     given = {
         "ffn_options": ffn_options, "ffn_budget": ffn_budget, "family": family, "seed": seed,
@@ -156,10 +157,11 @@ def _train(configs: list[ResolvedConfig], names: list[str]) -> None:
     def train_one(config: ResolvedConfig) -> None:
         place = configs.index(config)
         ProgressBar.count = f"{place + 1} of {len(configs)}, " * are_several
+        is_new = not RunFolder(run_dir(config)).completion_marker.is_file()
         folder = train_run(config, build_scorer)
         write_name(folder, names[place])
         run = Run(folder)
-        if are_several or not is_notebook():  # which shows a single run by itself
+        if is_new and (are_several or not is_notebook()):  # which shows a single run by itself
             told = f"{ProgressBar.count}{run.variant}, seed {run.seed}: held-out loss {run.loss:.4f}"
             print(told, file=sys.stderr)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 import torch
@@ -151,13 +152,17 @@ def _is_text(value: object) -> bool:
 
 SIGNATURES = (
     "__init__(self) or __init__(self, intermediate_size) for an activation, "
-    "__init__(self, hidden_size, intermediate_size) or __init__(self, hidden_size) for a block"
+    "__init__(self, hidden_size, intermediate_size), __init__(self, hidden_size) or __init__(self, config), "
+    "with config.hidden_size and config.intermediate_size, for a block"
 )
 """Constructors of classes that need no spec."""
 HIDDEN_NAMES = ("hidden_size", "d_model", "dim", "n_embd", "d")
 """What the width of what goes in and comes out is called."""
 INNER_NAMES = ("intermediate_size", "d_ff", "hidden_dim", "n_inner", "ffn_dim", "f", "width")
 """What the width inside is called; ``beta`` is none."""
+CONFIG = "config"
+"""What the one argument is called that has both widths as attributes, as in transformers."""
+_CONFIG_DEFAULTS = {"hidden_act": "silu", "mlp_bias": False, "bias": True, "dropout": 0.0}
 _SIZES = {*HIDDEN_NAMES[:2], *INNER_NAMES[:2]}
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -187,9 +192,10 @@ def spec_of_class(module_class: Callable[..., Any], name: str = "") -> FFNSpec:
 
     Args:
         module_class: An activation if its constructor needs nothing, or the inner width; a block if it needs
-            ``hidden_size``, alone or with ``intermediate_size``. Other arguments keep their defaults. What
-            returns a module is as good: a function, a ``functools.partial``. A function of a tensor is an
-            activation.
+            ``hidden_size``, alone or with ``intermediate_size``, or ``config``, which has these by all their
+            names, ``hidden_act="silu"``, ``mlp_bias=False``, ``bias=True`` and ``dropout=0.0``. Other
+            arguments keep their defaults. What returns a module is as good: a function, a
+            ``functools.partial``. A function of a tensor is an activation.
         name: What it is called in place of its own name.
 
     Returns:
@@ -202,14 +208,18 @@ def spec_of_class(module_class: Callable[..., Any], name: str = "") -> FFNSpec:
     if _is_of_a_tensor(module_class):
         module_class = functools.partial(Elementwise, module_class)
     needed, module = _needed_arguments(module_class, title), sys.modules.get(code.__module__ or "")
-    kind: Kind = "block" if len(needed) == 2 or {*needed} & {*HIDDEN_NAMES} else "activation"
+    kind: Kind = "block" if len(needed) == 2 or {*needed} & {*HIDDEN_NAMES, CONFIG} else "activation"
     words = re.sub(r"[^\w.=+-]+", "-", re.sub("(?<=[a-z])LU", "lu", title))  # ReLU is a word
     words = _WORD_STARTS.sub("-", words).replace("_", "-").lower().strip("-")
     documented = (inspect.cleandoc(code.__doc__ or "") or title).splitlines()[0]
 
     def build(*sizes: int) -> nn.Module:
         is_turned = needed[1:] and needed[0] in INNER_NAMES and needed[1] in HIDDEN_NAMES
-        return module_class(*(sizes[::-1] if is_turned else sizes[: len(needed)]))
+        given: tuple[Any, ...] = sizes[::-1] if is_turned else sizes[: len(needed)]
+        if needed == [CONFIG]:
+            hidden, inner = dict.fromkeys(HIDDEN_NAMES, sizes[0]), dict.fromkeys(INNER_NAMES, sizes[1])
+            given = (SimpleNamespace(**hidden, **inner, **_CONFIG_DEFAULTS),)
+        return module_class(*given)
 
     def build_activation(intermediate_size: int) -> nn.Module:
         return build(intermediate_size)
@@ -246,7 +256,7 @@ def _is_of_a_tensor(function: Any) -> bool:
     except ValueError:
         return True
     is_class = isinstance(getattr(function, "func", function), type)
-    return not is_class and len(needed) == 1 and not _is_width(needed[0])
+    return not is_class and len(needed) == 1 and not (_is_width(needed[0]) or needed[0].name == CONFIG)
 
 
 def _without_default(function: Any) -> list[inspect.Parameter]:
@@ -270,7 +280,8 @@ def _needed_arguments(module_class: Callable[..., Any], title: str) -> list[str]
     is_positional = all(each.kind is not each.KEYWORD_ONLY for each in needed)
     # A default does not follow the model's width.
     is_half = bool(_SIZES & {each.name for each in arguments} - {*names})
-    if len(needed) > 2 or not all(map(_is_width, needed)) or not is_positional or is_half:
+    are_widths = len(needed) <= 2 and all(map(_is_width, needed))
+    if not (are_widths or names == [CONFIG]) or not is_positional or is_half:
         given = ", ".join(str(each) for each in arguments)
         raise UsageError(
             f"class {title} takes ({given}), and must have {SIGNATURES}; give all else a default, or write "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import fields
 from pkgutil import resolve_name
@@ -16,9 +17,11 @@ from base.families import FAMILIES, Budget, FamilySpec, family_of
 from ffn_variants.budget import matching_width
 from ffn_variants.models.configuration import FFNConfig
 from ffn_variants.models.family_models import build_config
-from ffn_variants.models.layers import ffn_modules
-from ffn_variants.registry import get_variant
+from ffn_variants.models.layers import DroppedOutFFN, ffn_modules
+from ffn_variants.registry import build_ffn, get_variant
+from ffn_variants.spec import INNER_NAMES
 from ffn_variants.variant_files import find_variant
+from ffn_variants.variants.activations import ActivationFFN
 
 ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any] | None]] = {
     "gelu_new": ("gelu", {"approximate": "tanh"}),
@@ -69,13 +72,18 @@ def swap_ffn(
     intermediate_size: int | None = None,
     budget: Budget = "width",
 ) -> PreTrainedModel:
-    """Build the same model with another FFN, and with all weights outside of it.
+    """Return a copy of a model with another FFN, and with all weights outside of it.
 
     A variant that keeps the two linear layers takes their weights over as well, where the width is the same:
     gelu for gelu is the same model, to the bit. All other weights are new, from torch's generator.
 
+    In another architecture every module ``mlp`` of a block that maps (..., D) to (..., D) is replaced, as in
+    GPT-2, GPT-NeoX, Qwen, Mistral and Gemma. All weights of the new FFNs are new, those of linear layers with
+    the model's standard deviation, and the config knows nothing of them: ``from_pretrained`` cannot load
+    what ``save_pretrained`` saved; ``load_state_dict`` of what ``swap_ffn`` returns can.
+
     Args:
-        model: A language model of transformers, stock or of ours: GPT-Neo, RoBERTa, T5 or Llama.
+        model: A language model of transformers, stock or of ours: GPT-Neo, RoBERTa, T5 or Llama; or another.
         ffn: A variant: a name in ``FFN_VARIANTS``, or path/to/mine.py:SPEC.
         ffn_options: The variant's options.
         intermediate_size: Inner width of the new FFNs, in channels; None takes the model's.
@@ -83,10 +91,11 @@ def swap_ffn(
             gelu one of that width.
 
     Returns:
-        A model of ours in evaluation mode, on the model's device. ``save_pretrained`` saves it as any other.
+        A model of ours, or of the same class, in evaluation mode, on the model's device.
+        ``save_pretrained`` saves one of ours as any other.
 
     Raises:
-        UsageError: For no model or one of another family, an unknown variant or option, or a width below 1.
+        UsageError: For no model or one without such FFNs, an unknown variant or option, or a width below 1.
     """
     if not isinstance(model, PreTrainedModel):
         raise UsageError(
@@ -97,13 +106,9 @@ def swap_ffn(
         raise UsageError(f"intermediate_size must be at least 1, got {intermediate_size!r}")
     ffn = find_variant(ffn).name
     family = family_of(model.config.model_type)
-    if family is None:
-        raise UsageError(
-            f"FFNs cannot be replaced in a model of type {model.config.model_type!r}; possible are "
-            f"{', '.join(FAMILIES)}, ours or stock; in another, set the FFN of each layer yourself, as by "
-            f"layer.mlp = ffn_ablations.ffn({ffn!r}, {getattr(model.config, 'hidden_size', 'hidden_size')})"
-        )
     options = dict(ffn_options) if ffn_options else None
+    if family is None:
+        return _with_other_mlps(model, ffn, options, intermediate_size, budget)
     old = present_ffn(model)
     width = intermediate_size or old["intermediate_size"]
     size = matching_width(ffn, options, model.config.hidden_size, width, budget, family.has_ffn_biases)
@@ -112,6 +117,43 @@ def swap_ffn(
     target = target_class(_config(model, family, new)).eval()
     _take_over(model, target, old, new, family.stock_ffn)
     return target.to(model.device)
+
+
+def _with_other_mlps(
+    model: PreTrainedModel, ffn: str, options: dict[str, Any] | None, width: int | None, budget: Budget
+) -> PreTrainedModel:
+    target, config = copy.deepcopy(model).eval(), model.config
+    blocks: list[Any] = [
+        each for each in target.modules() if isinstance(getattr(each, "mlp", None), nn.Module)
+    ]
+    size, given = getattr(config, "hidden_size", 0), config.to_dict()
+    if not blocks or not all(_keeps_shape(block.mlp, size) for block in blocks):
+        raise UsageError(
+            f"FFNs cannot be replaced in a model of type {config.model_type!r}; possible are "
+            f"{', '.join(FAMILIES)}, and those whose blocks have a module mlp from (..., {size}) to the same"
+        )
+    inner = width or next((given[name] for name in INNER_NAMES if given.get(name)), 4 * size)
+    for block in blocks:
+        old = block.mlp
+        has_biases = any(name.endswith("bias") for name, _ in old.named_parameters())
+        size_inside = matching_width(ffn, options, size, inner, budget, has_biases)
+        new = build_ffn(ffn, size, size_inside, **options or {})
+        if isinstance(new, ActivationFFN):
+            new = ActivationFFN(size, size_inside, new.act, bias=has_biases)
+        new.apply(target._init_weights).to(next(old.parameters())).eval()
+        dropout = getattr(old, "dropout", None)
+        block.mlp = DroppedOutFFN(new, dropout) if isinstance(dropout, nn.Module) else new
+    return target
+
+
+@torch.no_grad()
+def _keeps_shape(mlp: nn.Module, size: int) -> bool:
+    """Whether it maps (..., D) to (..., D), and takes nothing else."""
+    try:
+        zeros = next(mlp.parameters()).new_zeros(1, 1, size)
+        return mlp(zeros).shape == zeros.shape
+    except Exception:  # of a module that is none
+        return False
 
 
 def _config(source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any]) -> FFNConfig:

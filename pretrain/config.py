@@ -305,7 +305,10 @@ class RunConfig(Section):
         "--ffn": "a run has one; several are a study, variants: [gelu, swiglu]",
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
         "config": "write it first, without a flag, as in: train tiny",
-        **dict.fromkeys(("resume", "resume-from-checkpoint"), "the same command again goes on by itself"),
+        **dict.fromkeys(
+            ("resume", "resume-from-checkpoint"),
+            "what was interrupted goes on when it is given again; another --max-steps is another run",
+        ),
     }
 
     family: FamilyName = "gpt_neo"

@@ -21,6 +21,7 @@ from datasets import Dataset
 from matplotlib import pyplot
 from torch.nn.functional import leaky_relu
 from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 import ffn_ablations as ffa
 from ffn_variants import FFN_VARIANTS, FFNSpec
@@ -301,6 +302,12 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
         (lambda r: r[0].to_dict()["parameters"] == r[0].num_parameters == r[0].model.num_parameters(), True),
         (lambda r: r[0].model is r[0].model and len(r[0].tokenizer), 300),
         (lambda r: r[0].path == r[0].folder, True),
+        (lambda r: r.filter(ffn="swish") == r.where(ffn=["swish", "kan"]) == r[2:], True),
+        (lambda r: r["ffn"].tolist() == r.ffn.tolist() == [run.variant for run in r], True),
+        (lambda r: AutoModelForCausalLM.from_pretrained(r[2].model_path).config.ffn, "swish"),
+        (lambda r: r[0].checkpoint == r[0].model_path, True), (lambda r: ffa.load_runs is ffa.load, True),
+        (lambda r: [repr(each).partition("\n")[0] for each in (r, r[:1])], ["4 runs", "1 run"]),
+        (lambda r: ffa.load_config("tiny")["hidden_size"], 64),
         (lambda r: r[1:2].to_csv(index=False).count("gelu,2"), 1),
         (lambda r: ffa.load(r[0].folder) == r[0], True),
         (lambda r: set(ffa.load(r[0].folder.parents[2])) == set(r), True),
@@ -401,13 +408,89 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
     assert draw(lambda: ffa.train(CONFIG, max_steps=2, runs_dir=tmp_path)) == draw(lambda: None)
     told = capsys.readouterr()
     assert (told.out, told.err.count("seed 0: held-out loss")) == ("", 1)
+    ffa.train(CONFIG, max_steps=2, runs_dir=tmp_path)
+    assert capsys.readouterr().err == ""  # it was trained before
+
+
+@pytest.mark.ci
+def test_a_registered_class_is_trained_by_its_name_as_by_itself(tmp_path: Path, own_variants) -> None:
+    assert ffa.register("own-sine", torch.sin) is torch.sin
+    ffa.register(OwnGate)
+    by_name = ffa.train(CONFIG | SHORT, ffn=["own-sine", "own-gate", "swiglu"], runs_dir=tmp_path)
+    itself = ffa.train(CONFIG | SHORT, ffn=[OwnGate, LlamaMLP], runs_dir=tmp_path)
+    assert by_name[1] == itself[0]
+    assert by_name[0].config["ffn_source"]
+    assert {"own-sine", "own-gate"} <= {*ffa.variants()}
+    assert ffa.swap_ffn(by_name[2], "own-sine").config.ffn == "own-sine"
+    assert itself["LlamaMLP"].loss == by_name["swiglu"].loss  # transformers' own, which takes a config
+
+
+def test_settings_have_the_names_of_other_libraries(tmp_path: Path) -> None:
+    first, second = (
+        ffa.train(CONFIG | SHORT, runs_dir=tmp_path, **{layers: 1, heads: 2})
+        for layers, heads in (("num_layers", "n_head"), ("num_hidden_layers", "num_attention_heads"))
+    )
+    assert first == second
+    changed = ffa.load_config("tiny")
+    changed["optim"]["max_steps"] = 2
+    stories = [f"A dog ran {n} miles." for n in range(200)]
+    run = ffa.train(changed, dataset=stories, runs_dir=tmp_path, torch_compile=False)
+    assert (run.config["max_steps"], run.config["source"]) == (2, "files")
+
+
+class TakesTooMuch(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__(1)
+
+
+def test_a_type_error_inside_of_a_call_stays_one(own_variants) -> None:
+    with pytest.raises(TypeError) as told:
+        ffa.ffn(TakesTooMuch, 8)
+    assert not isinstance(told.value, ffa.UsageError)
+
+
+def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = {"families": "tiny", "variants": ("gelu", "relu"), "seeds": range(1, 3), "max_steps": 2}
+    with pytest.raises(ffa.UsageError, match="'geluu'"):
+        ffa.study("mine", **content | {"variants": ["geluu"]})
+    assert not any(tmp_path.iterdir())
+    study = ffa.study("mine", **content)
+    assert yaml.safe_load(Path("mine.yaml").read_text()) == {
+        "name": "mine", "families": {"gpt_neo": "tiny"}, "variants": ["gelu", "relu"], "seeds": [1, 2],
+        "config": {"optim": {"max_steps": 2}},
+    }  # fmt: skip
+    assert (
+        study
+        == ffa.study("mine", **content)
+        == ffa.study("mine.yaml")
+        == ffa.study({"name": "mine", **content})
+    )
+    assert study.status.summary == "4 waiting"
+    with pytest.raises(ffa.UsageError, match=r"mine\.yaml has another content"):
+        ffa.study("mine", **content | {"seeds": [1]})
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda runs: ffa.train("tiny", model="llama"), "family='llama'"),
-        (lambda runs: ffa.Runs(runs[0].folder.parent), "study(...).runs"),
+        (lambda runs: ffa.Runs(runs[0].folder.parent), "ffn_ablations.load opens all"),
+        (pd.DataFrame, "runs.frame is the data frame"),
+        (lambda runs: ffa.train(CONFIG, resume=True), "another max_steps is another run"),
+        (lambda runs: ffa.train(CONFIG, config={}), "multiple values for argument 'config'; it takes config"),
+        (lambda runs: ffa.train(CONFIG, n_layer=1, num_hidden_layers=1), "are the same setting"),
+        (lambda runs: ffa.load(device="cpu"), "it takes folder, trust_remote_code"),  # type: ignore
+        (lambda runs: runs.save("kept", model=True), "'model'; it takes folder"),
+        (lambda runs: ffa.Run(seed=1), "it takes folder, name"),  # type: ignore
+        (lambda runs: ffa.register("gelu"), 'register("mine", MyFFN)'),
+        (lambda runs: ffa.register("gelu", OwnGate), "an FFN variant 'gelu' is there already"),
+        (lambda runs: ffa.Study("quickstart"), "study('quickstart', ...) opens"),
+        (lambda runs: ffa.Study("mine", variants=["gelu"]), "study('mine', ...) opens or writes"),
+        (lambda runs: ffa.study("quickstart", dry_run=True), "study('quickstart').run(dry_run=...)"),
+        (lambda runs: ffa.study("mine", base="tiny"), "did you mean families?"),
+        (lambda runs: ffa.study("mine", variants=[OwnGate]), 'variants=["gelu", "mine.py:MyFFN"]'),
+        (lambda runs: ffa.study(3), "3 names no study"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, seed=[1, 2]), "seeds=[1, 2]"),
         (lambda runs: ffa.train(CONFIG, eval_texts=["a b"]), 'texts={"train"'),
@@ -438,7 +521,7 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         (lambda runs: ffa.evaluate(runs, texts=["a.txt", "b.txt"]), "texts are 2 files"),
         (lambda runs: ffa.study("quickstart").run(workers=0), "workers: must be at least 1"),
         (lambda runs: runs[0].generate(do_sample=True), "temperature=0"),
-        (lambda runs: ffa.study({"name": "mine"}), "YAML file"),
+        (lambda runs: ffa.study({"name": "mine"}), "mine.yaml: seeds: is missing"),
         (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
     ],
 )  # fmt: skip

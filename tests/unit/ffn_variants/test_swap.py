@@ -4,7 +4,15 @@ import importlib.util
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+)
 
 import ffn_ablations
 from base.errors import UsageError
@@ -173,6 +181,34 @@ def test_a_budget_gives_as_many_parameters(kind, request):
 def test_what_cannot_be_swapped_is_told_in_one_line(ffn, how, message, ours):
     with pytest.raises(UsageError, match=message):
         ffn_ablations.swap_ffn(ours("gpt_neo"), ffn, **how)
+
+
+@pytest.mark.parametrize("is_gated", [False, True])
+def test_mlps_of_other_architectures_are_replaced(is_gated: bool) -> None:
+    shape = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "vocab_size": 300}
+    if is_gated:
+        config = Qwen2Config(**shape, intermediate_size=24, num_key_value_heads=1)
+    else:
+        config = GPT2Config(n_embd=16, n_head=2, n_layer=2, vocab_size=300, n_inner=24)
+    model = _widened(AutoModelForCausalLM.from_config(config))
+    before = logits(model)
+    swapped = swap_ffn(model, "swiglu" if is_gated else "gelu")
+    assert torch.equal(logits(model), before)
+    assert not torch.allclose(logits(swapped), before, atol=1e-3)
+    old, new = ([each.mlp for each in one.modules() if hasattr(each, "mlp")] for one in (model, swapped))
+    for stock, ours in zip(old, new, strict=True):
+        if is_gated:
+            gate, up, down = stock.gate_proj.weight, stock.up_proj.weight, stock.down_proj.weight
+            state = {"c_fc.weight": torch.cat([gate, up]), "c_proj.weight": down}
+        else:  # of a Conv1D, whose weights are (in, out)
+            state = {key: value.t() for key, value in stock.state_dict().items()}
+            assert ours.dropout.p == stock.dropout.p
+        getattr(ours, "ffn", ours).load_state_dict(state)
+    torch.testing.assert_close(logits(swapped), before)
+    matched = swap_ffn(model, "swiglu", intermediate_size=48, budget="params")
+    gelu = 2 * 16 * 48 + (0 if is_gated else 48 + 16)
+    sizes = [count_parameters(each.mlp)["total"] for each in matched.modules() if hasattr(each, "mlp")]
+    assert sizes == [pytest.approx(gelu, rel=0.05)] * 2
 
 
 def test_what_is_no_model_of_a_family_is_refused_in_a_line():
