@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from base.errors import UsageError as UsageError
     from ffn_ablations.comparing import Comparison as Comparison
     from ffn_ablations.comparing import compare as compare
+    from ffn_ablations.comparing import plan as plan
     from ffn_ablations.known_ffns import check as check
     from ffn_ablations.known_ffns import ffn as ffn
     from ffn_ablations.known_ffns import register as register
@@ -74,7 +75,7 @@ except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was inst
 
 _MODULES = {
     "Comparison": "ffn_ablations.comparing", "compare": "ffn_ablations.comparing",
-    "FFNSpec": "ffn_variants.spec",
+    "plan": "ffn_ablations.comparing", "FFNSpec": "ffn_variants.spec",
     **dict.fromkeys(("Run", "Runs", "load"), "ffn_ablations.runs"),
     **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
     **dict.fromkeys(("check", "ffn", "register", "suites"), "ffn_ablations.known_ffns"),
@@ -85,6 +86,7 @@ _MODULES = {
 __all__ = list(_MODULES)
 _OTHER_NAMES = {
     "load_run": "load", "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
+    **dict.fromkeys(("n_seeds", "num_seeds", "power"), "plan"),
     **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
     **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn"),
 }  # fmt: skip
@@ -93,6 +95,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("tasks", "list_tasks"), "ffn-ablations list tasks, in a shell"),
     **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
     **dict.fromkeys(("load_model", "from_pretrained"), "load(folder).model"),
+    **dict.fromkeys(("read_scores", "load_scores"), "compare(path), which reads tables; .data is the frame"),
     "report": "compare(scores).save(folder)", "sweep": "study(file).run()", "Trainer": "train(...)",
 }  # fmt: skip
 """What is looked for here, and is elsewhere."""

@@ -23,7 +23,7 @@ _MEANT = {
     **dict.fromkeys(("variant", "variants", "activation"), ("ffn", "columns")),
     **dict.fromkeys(("dataset", "train_dataset", "corpus"), ("texts",)),
     **dict.fromkeys(("output_dir", "out", "save_dir"), ("runs_dir",)),
-    **dict.fromkeys(("metric", "metrics", "outcome", "value"), ("scores",)),
+    **dict.fromkeys(("metrics", "outcome", "value"), ("metric", "scores")),
     **dict.fromkeys(("reference", "control", "ref"), ("baseline",)),
     **dict.fromkeys(("direction", "greater_is_better", "maximize", "minimize"), ("lower_is_better",)),
     "d_model": ("hidden_size",), "n_embd": ("hidden_size",), "n_layer": ("num_hidden_layers",),

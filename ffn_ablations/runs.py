@@ -368,14 +368,14 @@ class Runs(Trained, list[Run]):
         super().__init__(Run(Path(run)) if isinstance(run, str | os.PathLike) else run for run in several)
 
     @property
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> Table:
         """One row a run: family, variant, the study's axes, seed, loss (nats), parameters, folder."""
         axes = list(dict.fromkeys(axis for run in self for axis in run.places))
         rows = [
             {name: getattr(run, name) for name in _COLUMNS} | run.places | {"folder": str(run.folder)}
             for run in self
         ]
-        return pd.DataFrame(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
+        return Table(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
 
     def __contains__(self, run: object) -> bool:
         return run in self.keys() if isinstance(run, str) else super().__contains__(run)
