@@ -338,7 +338,7 @@ class Column(pd.Series):
 class Row(pd.Series):
     """A row of ``verdicts``, whose values have the names that columns have for a ``Comparison``."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:  # type: ignore[bad-override]
         return super().__getattr__(_COLUMNS.get(name, name))
 
 
@@ -562,7 +562,7 @@ class Comparison(Framed):
             return self._written_alone(folder, kind)
         if paper:
             analysis = replace(analysis, request=analysis.request.model_copy(update={"paper": True}))
-        if analysis.source.kind == FRAME:
+        if analysis.source.kind == FRAME and self.data is not None:
             if folder.is_file():
                 raise UsageError(f"{folder} is a file; give a folder")
             table = folder / "scores.csv"

@@ -18,8 +18,8 @@ class Table(pd.DataFrame):
 
     def __repr__(self) -> str:
         width = max(100, pd.get_option("display.width") or 0)
-        options = {"display.max_columns": None, "display.float_format": _short, "display.width": width}
-        with pd.option_context(*(each for pair in options.items() for each in pair)):
+        columns = ("display.max_columns", None, "display.width", width)
+        with pd.option_context(*columns, "display.float_format", _short):
             return super().__repr__()
 
     def groupby(self, by: Any = None, *arguments: Any, **settings: Any) -> Any:  # type: ignore[bad-override]

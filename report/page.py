@@ -158,7 +158,7 @@ def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     """Say what is concluded on average, or over all families where there is no average."""
     scopes = findings.scopes(benchmark)
     assumed = ""
-    if findings.metric(benchmark).is_assumed:
+    if findings.of(benchmark, scopes[0])[0].metric.is_assumed:
         assumed = f", taken as higher is better (else say --lower-is-better {shlex.quote(str(benchmark))})"
     if scopes[0] is None or len(scopes) == 1:
         where = f"{place(findings, benchmark)}{assumed}{_averaged(findings, scopes[0])}"
