@@ -265,7 +265,8 @@ def _measure(
     """Measure units one after the other and record them; an error is recorded and the next one follows."""
     failures, printed = list[Failure](), set[str]()
     waiting, recorded_s = list[Measured](), time.perf_counter()
-    for note in (*store.notes, *([] if missing else ["everything asked for is scored already"])):
+    is_told = not missing and not ProgressBar.is_quiet
+    for note in (*store.notes, *["everything asked for is scored already"] * is_told):
         progress.say(f"{run.run_id}: {note}")
     for work in missing:
         progress.start(work.key)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from base.errors import UsageError as UsageError
     from ffn_ablations.comparing import Comparison as Comparison
     from ffn_ablations.comparing import compare as compare
+    from ffn_ablations.comparing import plan as plan
     from ffn_ablations.known_ffns import check as check
     from ffn_ablations.known_ffns import ffn as ffn
     from ffn_ablations.known_ffns import register as register
@@ -75,7 +76,7 @@ except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was inst
 
 _MODULES = {
     "Comparison": "ffn_ablations.comparing", "compare": "ffn_ablations.comparing",
-    "FFNSpec": "ffn_variants.spec",
+    "plan": "ffn_ablations.comparing", "FFNSpec": "ffn_variants.spec",
     **dict.fromkeys(("Run", "Runs", "load", "load_config"), "ffn_ablations.runs"),
     **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
     **dict.fromkeys(("check", "ffn", "register", "suites"), "ffn_ablations.known_ffns"),
@@ -87,6 +88,7 @@ __all__ = list(_MODULES)
 _OTHER_NAMES = {
     **dict.fromkeys(("load_run", "load_runs", "read_runs"), "load"), "load_study": "study",
     "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
+    **dict.fromkeys(("n_seeds", "num_seeds", "power"), "plan"),
     **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
     **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn"),
 }  # fmt: skip
@@ -96,6 +98,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
     **dict.fromkeys(("load_model", "from_pretrained"), "load(folder).model"),
     **dict.fromkeys(("run_study", "sweep"), "study(file).run(), or .run(dry_run=True)"),
+    **dict.fromkeys(("read_scores", "load_scores"), "compare(path), which reads tables; .data is the frame"),
     "report": "compare(scores).save(folder)", "Trainer": "train(...)",
 }  # fmt: skip
 """What is looked for here, and is elsewhere."""

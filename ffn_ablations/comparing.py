@@ -1,9 +1,9 @@
-"""Comparing scores from Python; loads no torch."""
+"""Comparing scores from Python, and planning how many are needed; loads no torch."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import matplotlib
+import numpy as np
 import pandas as pd
 from matplotlib import pyplot
 from matplotlib.axes import Axes
@@ -30,16 +31,19 @@ from report.compute import analyse
 from report.document import markdown
 from report.document.html import to_fragment
 from report.figures.style import SMALL, STYLE, add_legend
-from report.inputs.sources import Source, read_source, source_of_frame
+from report.inputs.sources import FRAME, Source, read_source, source_of_frame
 from report.leaderboard import leaderboard
 from report.page import answer, card, summary, warnings
 from report.paper import comparison_table
+from report.plan import MULTIPLES, Spread, seeds_to_detect
 from report.request import Request
 from report.significance.axes import Settings
+from report.significance.comparison import Inference
 from report.verdicts.findings import shown_first
 from report.write import draw_one, find_panel, number_tables, write_analysis
 from scores.declarations import OnlyFractionsError
 from scores.rows import NO_METRIC, ROW_COLUMNS, to_csv
+from scores.suites import HELD_OUT
 
 VERDICT_COLUMNS = (
     *("variant", "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary"),
@@ -60,6 +64,7 @@ def compare(
     /,
     *further: Any,
     scores: Any = None,
+    metric: str = "",
     baseline: str | type | None = None,
     primary: str | Sequence[str] | None = None,
     margins: float | Mapping[str, float] | None = None,
@@ -84,10 +89,13 @@ def compare(
             fractions, unless ``scale`` says otherwise.
         *further: More runs, frames or paths of CSV files, as if in a list.
         scores: Columns that are scores, where each has one; None takes those with a known name.
+        metric: The benchmark or column that alone is compared, ``benchmark`` too; where the data name none,
+            what the scores are, ``"loss"``, which says their direction.
         baseline: What the others are compared with, gelu if there is nothing else, or the first of a mapping
             without it.
         primary: Outcomes that claims are made about, corrected together; the others are explored.
-        margins: What is negligible: ``{"held-out-loss": 0.02}``; a number alone is percentage points.
+        margins: What is negligible: ``{"held-out-loss": 0.02}``; a number alone is percentage
+            points, or, below 0.1, of the one outcome in its unit.
         contrasts: Further comparisons, ``"relu+silu - prelu+swish"``.
         lower_is_better: Outcomes of which lower scores are better; True for all.
         higher_is_better: Outcomes of which higher ones are, where their name does not say it.
@@ -108,18 +116,52 @@ def compare(
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better, "columns": columns,
         "axes": axes, "paired": paired, "scores": scores,
     }  # fmt: skip
-    return _compare([data, *further] if further else data, read_keywords(Request, _flags(settings | given)))
+    metric = settings.pop("benchmark", metric)
+    if not isinstance(metric, str):
+        raise UsageError(f"metric is {shown_briefly(metric)}; it is one name, and primary takes several")
+    request = read_keywords(Request, _flags(settings | given))
+    return _compare([data, *further] if further else data, request, metric)
 
 
-def _compare(data: Any, request: Request) -> Comparison:
+@one_line_errors()
+def plan(sd: float, difference: Any = None, *, variants: int = 2, families: int = 1) -> Table:
+    """Say how many seeds find a difference to the baseline in 80% of studies, two-sided at 5%.
+
+    The command ``report --plan`` tells more, as what so many seeds find, also at the spread of other runs.
+
+    Args:
+        sd: Standard deviation over seeds within one family and variant.
+        difference: The true difference, or several, in the same unit; None takes half, once and twice ``sd``.
+        variants: How many in all, the baseline included.
+        families: How many the difference is averaged over.
+
+    Returns:
+        A row a difference (the index) with ``seeds`` in every family and variant, and ``seeds_corrected``, as
+        one of all comparisons, by Bonferroni's bound; above 1,000 they are missing.
+
+    Raises:
+        UsageError: For numbers that cannot be.
+    """
+    sizes = [each * sd for each in MULTIPLES] if difference is None else list(np.ravel(difference))
+    numbers = {"sd": sd, "difference": min(map(abs, sizes)), "variants": variants - 1, "families": families}
+    if wrong := [name for name, number in numbers.items() if not 1e-9 < number < 1e9]:
+        raise UsageError(f"{wrong[0]} must be a number above {int(wrong[0] == 'variants')}, and no huge one")
+    levels = [Inference().level / tests for tests in (1, variants - 1)]
+    seeds = [seeds_to_detect(Spread(sd=sd, margin=None), abs(size), families, levels) for size in sizes]
+    index = pd.Index(sizes, name="difference")
+    return Table(seeds, index, ["seeds", "seeds_corrected"], dtype="Int64")
+
+
+def _compare(data: Any, request: Request, metric: str) -> Comparison:
     if isinstance(data, Mapping) and all(isinstance(each, Run | Runs) for each in data.values()):
         data = [replace(run, name=str(name)) for name, runs in data.items() for run in runs]
     if isinstance(data, list | tuple | Runs) and data and all(isinstance(each, Run | Runs) for each in data):
         runs, left_out = of_one_source(as_runs(data))
         called = [name for name in runs.names if letters(name) == letters(request.baseline or "")]
         request = request.model_copy(update={"baseline": called[0]}) if called else request
-        source = _source_of_runs(runs, left_out, request)
-        return Comparison(analyse(source, request), runs.scores)
+        scores, request = _only(runs.scores, metric, request)
+        source = _source_of_runs(runs, scores, left_out, request)
+        return Comparison(analyse(source, request), Table(scores))
     if isinstance(data, Mapping) and not {"gelu", *ROW_COLUMNS} & {*data} and not request.baseline:
         request = request.model_copy(update={"baseline": str(next(iter(data), "gelu"))})
     baseline, path = request.baseline or "gelu", getattr(data, "folder", data)  # of a study, or a run
@@ -128,21 +170,27 @@ def _compare(data: Any, request: Request) -> Comparison:
         first_line = (
             file.read_bytes().partition(b"\n")[0] if file.suffix == ".csv" and file.is_file() else b""
         )
-        if baseline.encode() not in first_line.strip().split(b","):
-            return Comparison(_analyse(read_source(file, request), request))
+        header = first_line.decode(errors="ignore").strip().split(",")
+        if baseline not in header:
+            metric = HELD_OUT if metric == "loss" and "loss" not in header else metric
+            asked = {"scores" if metric in header else "primary": (metric,)} if metric else {}
+            request = request.model_copy(update=asked)
+            source = read_source(file, request)
+            return Comparison(_analyse(source, request), Table(source.rows))
         data = pd.read_csv(file)
-    frame = _as_frame(data, baseline)
+    frame = _as_frame(data, baseline, metric or NO_METRIC)
     if frame is None:
         raise UsageError(
             f"{shown_briefly(data)} is no data frame: give one with columns variant, seed and a score, such "
             "as evaluate(...) returns, {variant: [a score a seed]}, runs, the path of a CSV, or a study"
         )
+    frame, request = _only(frame, metric, request)
     source = source_of_frame(frame, request)
-    is_wide = isinstance(data, Mapping) or (isinstance(data, pd.DataFrame) and baseline in data)
-    if is_wide and not request.paired:
+    is_wide = isinstance(data, pd.DataFrame) and baseline in data and "seed" not in {*data, data.index.name}
+    if (is_wide or isinstance(data, Mapping)) and not request.paired:
         told = "rows are taken as runs that are no pairs; paired=True pairs those of a row"
         source = replace(source, notes=(*source.notes, told))
-    return Comparison(_analyse(source, request), frame)
+    return Comparison(_analyse(source, request), Table(frame))
 
 
 def _analyse(source: Source, request: Request) -> Analysis:
@@ -150,13 +198,32 @@ def _analyse(source: Source, request: Request) -> Analysis:
     try:
         return analyse(source, request)
     except OnlyFractionsError:
-        told = f"{source.path}: scores of at most 1 were taken times 100; scale='percent' leaves them"
+        told = f"{source.path}: scores of at most 1 were taken times 100; scale='fraction' confirms it"
         scaled = Request.model_validate(request.model_dump(exclude_unset=True) | {"scale": ("fraction",)})
         return analyse(replace(source, notes=(*source.notes, told)), scaled)
 
 
-def _as_frame(data: Any, baseline: str) -> pd.DataFrame | None:
-    """Return scores as a frame with a row for each run or score; None of what is none."""
+def _only(frame: pd.DataFrame, metric: str, request: Request) -> tuple[pd.DataFrame, Request]:
+    """Keep the scores of a benchmark or column; those of a table that names no outcome get the name."""
+    places = [name for name in ("benchmark", "metric", "task") if name in frame]
+    known = [str(name) for name in frame if name not in ROW_COLUMNS]
+    known += dict.fromkeys(each for name in places for each in frame[name].astype(str))
+    metric = HELD_OUT if metric == "loss" and "loss" not in known and HELD_OUT in known else metric
+    if not metric or metric in frame:
+        return frame, request.model_copy(update={"scores": (metric,)}) if metric else request
+    for name in places:
+        if (found := frame[name] == metric).any():
+            return frame[found], request
+    if places or "score" not in frame:
+        raise unknown_name("metric", metric, known)
+    return frame.assign(benchmark=metric), request
+
+
+def _as_frame(data: Any, baseline: str, outcome: str) -> pd.DataFrame | None:
+    """Return scores as a frame with a row for each run or score; None of what is none.
+
+    ``outcome`` is what scores are called that stand below the names of variants.
+    """
     if isinstance(data, list | tuple) and data:
         data = [pd.read_csv(each) if isinstance(each, str | os.PathLike) else each for each in data]
         are_frames = all(isinstance(each, pd.DataFrame) for each in data)
@@ -169,12 +236,14 @@ def _as_frame(data: Any, baseline: str) -> pd.DataFrame | None:
         data = pd.DataFrame(data)
     if not isinstance(data, pd.DataFrame):
         return None
+    if data.columns.name == "seed" and baseline in data.index:
+        data = data.T
     if baseline in data and "seed" not in data:
         data = data.rename_axis("seed")
     frame = data if {None, *data.columns} & {*data.index.names} else data.reset_index()
     if baseline in frame:
         kept = [name for name in frame if name in ROW_COLUMNS]
-        frame = frame.melt(kept, var_name="variant", value_name=NO_METRIC).dropna()
+        frame = frame.melt(kept, var_name="variant", value_name=outcome).dropna()
     return frame
 
 
@@ -185,7 +254,7 @@ def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:
         flag = _FLAGS.get(name, name)
         field = Request.model_fields.get(flag)
         if field is None or flag in _OF_THE_COMMAND:
-            allowed = [each for each in Request.model_fields if each not in _OF_THE_COMMAND]
+            allowed = ["metric", *(each for each in Request.model_fields if each not in _OF_THE_COMMAND)]
             told = f"unknown keyword {name!r}, {told}" if (told := meant(name, allowed)) else ""
             raise KeywordError(told or unknown_name("keyword", name, [*allowed, *_FLAGS]))
         if value is not None:
@@ -204,9 +273,9 @@ def _words(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (str(value),)
 
 
-def _source_of_runs(runs: Runs, notes: Sequence[str], request: Request) -> Source:
+def _source_of_runs(runs: Runs, scores: pd.DataFrame, notes: Sequence[str], request: Request) -> Source:
     """The scores of runs, with what is known of each; a run's family is that of its rows."""
-    source = source_of_frame(runs.scores, Request(axis=request.axis or runs.axes))
+    source = source_of_frame(scores, Request(axis=request.axis or runs.axes))
     settings = Settings({run.family for run in runs}, source.axes)
     families = [
         settings.setting(run.family, tuple((axis, run.places[axis]) for axis in source.axes)) for run in runs
@@ -254,6 +323,25 @@ _COLUMNS = {
 """What others call columns of ``verdicts`` and ``scores``, which are then given by variant."""
 
 
+_FIGURES = (".png", ".pdf", ".svg")
+_FILES = (".html", ".md", ".json", ".csv", ".tex", *_FIGURES)
+_OTHER_FILES = (".txt", ".tsv", ".xlsx", ".parquet", ".jpg", ".jpeg", ".pkl", ".yaml")
+
+
+class Column(pd.Series):
+    """A value for each row of ``verdicts``; called, as pandas does within brackets, it is itself."""
+
+    def __call__(self, *_: Any) -> pd.Series:
+        return pd.Series(self)
+
+
+class Row(pd.Series):
+    """A row of ``verdicts``, whose values have the names that columns have for a ``Comparison``."""
+
+    def __getattr__(self, name: str) -> Any:  # type: ignore[bad-override]
+        return super().__getattr__(_COLUMNS.get(name, name))
+
+
 def _by_variant(table: pd.DataFrame) -> pd.DataFrame:
     """Index a table by variant, and by outcome and family if a variant has several rows."""
     return table if table.index.is_unique else table.set_index(["benchmark", "family"], append=True)
@@ -265,7 +353,7 @@ class Comparison(Framed):
 
     Args:
         analysis: All of it.
-        data: The scores, where they came as a data frame.
+        data: The scores; of a frame that was given as they stand there.
     """
 
     analysis: Analysis
@@ -304,9 +392,10 @@ class Comparison(Framed):
         means = self.scores[self.scores["benchmark"] == str(outcome)]["mean"].groupby(level=0).mean()
         return str((means * self.analysis.metrics[outcome].sign).idxmax())
 
-    def significant(self) -> pd.Series:
-        """Return whether each variant is better or worse than the baseline."""
-        return self.verdict.str.startswith(("better", "worse"), na=False)
+    @property
+    def significant(self) -> Column:
+        """Whether each variant is better or worse than the baseline; ``significant()`` is the same."""
+        return Column(self.verdicts["verdict"].str.startswith(("better", "worse"), na=False))
 
     def conf_int(self) -> pd.DataFrame:
         """Return the interval of each difference by variant: low, high."""
@@ -318,8 +407,10 @@ class Comparison(Framed):
         return self.conf_int().apply(tuple, axis=1)
 
     def summary(self) -> Table:
-        """Return ``scores`` beside ``verdicts``: mean, sd, estimate, interval, verdict."""
-        return Table(self.scores.merge(self.verdicts, how="left", on=["variant", "benchmark", "family"]))
+        """Return ``scores`` beside ``verdicts``: n, mean, sd, estimate, interval, p, verdict."""
+        table = self.scores.merge(self.verdicts, how="left", on=["variant", "benchmark", "family"])
+        alike = [name for name in ("family", "is_primary") if table[name].nunique() < 2]
+        return Table(table.drop(columns=["contrast", *alike]))
 
     @property
     def answer(self) -> str:
@@ -382,12 +473,12 @@ class Comparison(Framed):
         """
         table = self.verdicts
         if isinstance(key, str) and (found := (table[["contrast", "benchmark"]] == key).any(axis=1)).any():
-            return (
-                table[found].iloc[0] if found.sum() == 1 and key not in {*table.benchmark} else table[found]
-            )
+            rows = table[found]
+            return Row(rows.iloc[0]) if len(rows) == 1 and key not in {*table.benchmark} else rows
         if isinstance(key, int | slice):
             return table.iloc[key]
-        return table[key] if isinstance(key, str) or {*key} <= {*table} else table.loc[key]
+        found = table[key] if isinstance(key, str) or {*key} <= {*table} else table.loc[key]
+        return Row(found) if isinstance(found, pd.Series) and found.index.equals(table.columns) else found
 
     def filter(self, variants: str | Sequence[str]) -> pd.DataFrame:
         """Return the rows of ``verdicts`` of these variants."""
@@ -409,7 +500,8 @@ class Comparison(Framed):
                 ``learning-curve-differences``.
             outcome: None takes the first of the report.
             family: Where a figure is of one; None takes the first.
-            ax: Where to draw it; None makes a figure of pyplot's.
+            ax: Where to draw it, in a figure whose layout becomes constrained if it has none; None makes a
+                figure of pyplot's.
 
         Returns:
             The axes, which have the ``savefig`` of their figure.
@@ -429,6 +521,8 @@ class Comparison(Framed):
                 add_legend(figure, panel.handles)
             elif panel.handles:
                 axes.legend(handles=list(panel.handles), fontsize=SMALL)
+        if figure is None and (whole := axes.get_figure(root=True)).get_layout_engine() is None:
+            whole.set_layout_engine("constrained")  # else numbers beside the axes are cut
         return savable(axes)
 
     @one_line_errors()
@@ -444,24 +538,31 @@ class Comparison(Framed):
         return draw_one(self.analysis, name)
 
     @one_line_errors()
-    def save(self, out: str | os.PathLike[str]) -> Path:
-        """Write the whole report, as the command ``report`` does.
+    def save(self, out: str | os.PathLike[str], *, paper: bool = False) -> Path:
+        """Write the whole report, as the command ``report`` does, or one file of it.
 
         Args:
-            out: Its folder; or a file ``.html``, for that page alone. A data frame is written into the folder
-                too, as scores.csv, which the report's command names.
+            out: Its folder. A data frame is written into it too, as scores.csv, which the report's command
+                names. Or one file: the page as ``.html``, or as ``.md`` without figures; all numbers as
+                ``.json``; ``verdicts`` as ``.csv`` or ``.tex``; the forest as ``.png``, ``.pdf`` or ``.svg``.
+            paper: Write what a paper needs into the folder, too.
 
         Returns:
-            The path of report.md, or of the page.
+            The path of report.md, or of the file.
 
         Raises:
             UsageError: If it cannot be written.
         """
         folder, analysis = Path(out), self.analysis
-        if folder.suffix == ".html":
-            with TemporaryDirectory() as whole:
-                return Path(shutil.move(self.save(whole).with_suffix(".html"), folder))
-        if self.data is not None:
+        kind = "" if folder.is_dir() else folder.suffix.lower()
+        if kind in _OTHER_FILES or (paper and kind in _FILES):
+            files = ", ".join(_FILES)
+            raise UsageError(f"{folder}: give a folder's name, or, without paper, one ending in {files}")
+        if kind in _FILES:
+            return self._written_alone(folder, kind)
+        if paper:
+            analysis = replace(analysis, request=analysis.request.model_copy(update={"paper": True}))
+        if analysis.source.kind == FRAME and self.data is not None:
             if folder.is_file():
                 raise UsageError(f"{folder} is a file; give a folder")
             table = folder / "scores.csv"
@@ -470,6 +571,18 @@ class Comparison(Framed):
             analysis = replace(analysis, source=replace(analysis.source, path=table, kind="CSV"))
         write_analysis(analysis, folder)
         return folder / REPORT_NAME
+
+    def _written_alone(self, file: Path, kind: str) -> Path:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if kind in _FIGURES:
+            self.figure("forest").savefig(file)
+        elif kind in (".csv", ".tex"):
+            write_text(file, self.to_csv() if kind == ".csv" else self.to_latex())
+        else:
+            with TemporaryDirectory() as whole:
+                text = self.save(whole).with_suffix(kind).read_text(encoding="utf-8")
+            write_text(file, re.sub(r"(?m)^!\[.*\n\n?", "", text) if kind == ".md" else text)
+        return file
 
     def __repr__(self) -> str:
         return as_keywords(summary(self.analysis), _KEYWORDS)

@@ -25,7 +25,7 @@ _MEANT = {
     **dict.fromkeys(("variant", "variants", "activation"), ("ffn", "columns")),
     **dict.fromkeys(("dataset", "train_dataset", "corpus"), ("texts",)),
     **dict.fromkeys(("output_dir", "out", "save_dir"), ("runs_dir",)),
-    **dict.fromkeys(("metric", "metrics", "outcome", "value"), ("scores",)),
+    **dict.fromkeys(("metrics", "outcome", "value"), ("metric", "scores")),
     **dict.fromkeys(("reference", "control", "ref"), ("baseline",)),
     **dict.fromkeys(("base", "models", "model_config", "configs"), ("families",)),
     **dict.fromkeys(("direction", "greater_is_better", "maximize", "minimize"), ("lower_is_better",)),

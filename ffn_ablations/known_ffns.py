@@ -42,7 +42,7 @@ class Variants(Table):
 
 @one_line_errors()
 def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: Any) -> Variants:
-    """List the FFN variants by name: name, kind, formula, parameters, FLOPs/token, reference, options.
+    """List the FFN variants by name: kind, formula, parameters, FLOPs/token, reference, options.
 
     Args:
         hidden_size: Width of the model that the numbers are for.
@@ -54,7 +54,8 @@ def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: 
     """
     sizes = {"hidden_size": hidden_size, "intermediate_size": intermediate_size}
     header, *rows = table_rows(read_keywords(TableArgs, {**sizes, **settings}))
-    frame = pd.DataFrame(rows, columns=list(header), index=[row[0] for row in rows])
+    names, cells = [row[0] for row in rows], [row[1:] for row in rows]
+    frame = pd.DataFrame(cells, columns=list(header[1:]), index=names)
     numbers = [name for name in ("F", "parameters", "FLOPs/token") if name in frame]
     without_commas = frame[numbers].apply(lambda column: column.str.replace(",", ""))
     numeric = without_commas.apply(pd.to_numeric, errors="coerce").convert_dtypes()

@@ -35,7 +35,7 @@ from report.significance.multiple_comparisons import MultipleComparisons, find_p
 from report.statistics.looks import find_looks
 from report.verdicts.failed_runs import count_failures, failure_notes, with_failed
 from report.verdicts.findings import Findings, find, with_shared_rate
-from scores.declarations import check_chances, check_margins, check_names, in_percent
+from scores.declarations import check_chances, check_margins, check_names, in_percent, small_percentages
 from scores.metrics import Declared, Metric, by_name_note
 from scores.rows import NO_HEAD
 from scores.run_scores import comparable_scores, is_percent, mean_scores
@@ -173,23 +173,27 @@ def _scores(source: Source, rows: pd.DataFrame, notes: Sequence[str], request: R
     benchmarks = tasks.benchmark.unique()
     names = [name for benchmark in benchmarks for name in (str(benchmark), benchmark.name)]
     check_names(request.declared, [*names, *rows.metric.unique()])
-    declared = request.declared.over(source.declared)
-    kinds = metrics(tasks, declared.over(Declared(chances=_without_model(source, tasks))), benchmarks)
+    chances = Declared(chances=_without_model(source, tasks))
+
+    def find_metrics(asked: Declared) -> Mapping[Benchmark, Metric]:
+        return metrics(tasks, asked.over(source.declared).over(chances), benchmarks)
+
     # A study's margin in percentage points is for outcomes in percent, of which it may have none.
-    check_margins(kinds.values(), request.declared)
+    asked = check_margins(find_metrics(request.declared).values(), request.declared)
+    kinds, declared = find_metrics(asked), asked.over(source.declared)
     check_chances(kinds.values(), declared)
     if request.scale and not source.is_table:
         raise UsageError(f"--scale is about a CSV; the scores of {source.path} are in percent as written")
     if source.is_table:
         tasks = in_percent(tasks, kinds, request.scales, str(source.path))
+        notes = [*notes, *small_percentages(tasks, request.scales)]
     runs, left_out = mean_scores(tasks)
     if runs.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
-    kinds_by_name = by_name_note(kinds.values())
-    notes = (*source.notes, *notes, *left_out, *kinds_by_name, *_not_compared(source, rows, tasks))
+    notes = (*source.notes, *notes, *left_out, *_not_compared(source, rows, tasks))
     if source.design.written and request.margin:
-        asked = replace(declared, margins=source.declared.margins, margin=source.declared.margin)
-        pairs = zip(kinds.values(), metrics(tasks, asked, benchmarks).values(), strict=True)
+        own = replace(declared, margins=source.declared.margins, margin=source.declared.margin)
+        pairs = zip(kinds.values(), metrics(tasks, own, benchmarks).values(), strict=True)
         others = [
             f"{x.margin:g} of {x.name} for {y.margin or 'none'}" for x, y in pairs if x.margin != y.margin
         ]
@@ -275,6 +279,7 @@ def _analysis(
         warnings=gravest_first(
             *failure_notes(failures, question.inference.level),
             *scores.notes,
+            *by_name_note(scores.metrics.values(), [scores.metrics[name] for name in primary]),
             *notes_on_scores(runs, runs_of_every_level, levels[0]),
             *(tuned.notes if tuned else ()),
         ),

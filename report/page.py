@@ -5,6 +5,7 @@ The card says what is shown, whether it can be believed, and what to run next.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from base.config_input import shipped
@@ -156,11 +157,14 @@ def answer(findings: Findings) -> tuple[str, ...]:
 def _of_metric(findings: Findings, benchmark: Benchmark) -> Iterator[str]:
     """Say what is concluded on average, or over all families where there is no average."""
     scopes = findings.scopes(benchmark)
+    assumed = ""
+    if findings.of(benchmark, scopes[0])[0].metric.is_assumed:
+        assumed = f", taken as higher is better (else say --lower-is-better {shlex.quote(str(benchmark))})"
     if scopes[0] is None or len(scopes) == 1:
-        where = f"{place(findings, benchmark)}{_averaged(findings, scopes[0])}"
+        where = f"{place(findings, benchmark)}{assumed}{_averaged(findings, scopes[0])}"
         clauses = _clauses(findings, findings.of(benchmark, scopes[0]))
     else:
-        where, clauses = place(findings, benchmark), _without_average(findings, benchmark)
+        where, clauses = f"{place(findings, benchmark)}{assumed}", _without_average(findings, benchmark)
     yield f"on {where}, {'; '.join(clauses)}"
     if differing := uneven(findings, benchmark):
         yield f"between {findings.strata}, {'; '.join(map(_between, differing.values()))}"

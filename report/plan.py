@@ -138,6 +138,12 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference, met
     )
 
 
+def seeds_to_detect(spread: Spread, size: float, families: int, levels: Iterable[float]) -> list[int | None]:
+    """Return how many seeds in every family and variant find a difference, at each level; None: too many."""
+    weights = _weights(spread, families)
+    return [power.runs_to_detect(size, [spread.sd**2] * len(weights), weights, level) for level in levels]
+
+
 def _weights(spread: Spread, families: int) -> list[float]:
     """Of the arms, or families' pairs, in a comparison."""
     sides = [1.0] if spread.is_paired else [1.0, -1.0]
@@ -153,16 +159,15 @@ def _detectable(spread: Spread, families: int, runs: int, levels: Iterable[float
 
 
 def _needs(spread: Spread, families: int, levels: Collection[float]) -> Iterator[list[str]]:
-    weights, variance = _weights(spread, families), spread.sd**2
     # Without a margin the spread itself is the only measure there is.
     for size in (multiple * (spread.margin or spread.sd) for multiple in MULTIPLES):
-        seeds = (power.runs_to_detect(size, [variance] * len(weights), weights, level) for level in levels)
+        seeds = seeds_to_detect(spread, size, families, levels)
         yield [f"a difference of {spread.shown(size)}", *map(seeds_text, seeds)]
     if spread.margin is not None:  # in every family, each of which has these arms
         alone = _weights(spread, 1)
         seeds = power.runs_to_show_equivalence(
             spread.margin,
-            [variance] * len(alone),
+            [spread.sd**2] * len(alone),
             alone,
             next(iter(levels)),
             equivalence_power_each(families),

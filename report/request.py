@@ -79,7 +79,8 @@ class Request(Section):
     """A further comparison, "a+b - c+d"; may be given several times."""
     margin: tuple[str, ...] = ()
     """What was named negligible before the results, by outcome and in its unit: "held-out-loss=0.02 blimp=1";
-    a number alone is percentage points (default: the study's, else 1 point, .02 nats, .002 bits per byte)."""
+    a number alone is percentage points, or, below 0.1, of the one outcome (default: the study's, else 1
+    point, .02 nats, .002 bits per byte)."""
     lower_is_better: tuple[str, ...] = ()
     """Outcomes of a table of which lower scores are better; a column lower_is_better says it too."""
     higher_is_better: tuple[str, ...] = ()

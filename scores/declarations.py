@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -140,12 +141,17 @@ LEAST_POINTS = 0.1
 """Below, a margin without a name is hardly one in percentage points: 0.02 is the usual one of a loss."""
 
 
-def check_margins(metrics: Iterable[Metric], declared: Declared) -> None:
+def check_margins(metrics: Iterable[Metric], declared: Declared) -> Declared:
     """Refuse a margin in percentage points where nothing is in percent, or that is hardly meant so.
+
+    A small one is that of the only metric, if this is no percentage.
 
     Args:
         metrics: Those that are compared.
         declared: What was said of them.
+
+    Returns:
+        The same, with the name of that metric.
 
     Raises:
         UsageError: Naming the flag for other units.
@@ -153,7 +159,10 @@ def check_margins(metrics: Iterable[Metric], declared: Declared) -> None:
     metrics = list(metrics)
     percentages = [metric for metric in metrics if metric.is_percentage]
     if declared.margin is None or (percentages and declared.margin >= LEAST_POINTS):
-        return
+        return declared
+    if len(metrics) == 1 and not percentages and declared.margin < LEAST_POINTS:
+        named = {**declared.margins, metrics[0].name: declared.margin}
+        return replace(declared, margins=named, margin=None)
     first = next((metric for metric in metrics if not metric.is_percentage), metrics[0])
     usual = declared.margin if percentages else USUAL_MARGINS.get(first.unit or "ratio", "NUMBER")
     raise UsageError(
@@ -214,6 +223,17 @@ def in_percent(
     tasks = tasks.assign(score=tasks["score"].where(~are_fractions, 100 * tasks["score"]))
     _refuse_outside(tasks[is_percent], origin)
     return tasks
+
+
+def small_percentages(tasks: pd.DataFrame, scales: Mapping[str, Scale]) -> list[str]:
+    """Say what is hardly in percent, though a user says so: arguments are those of ``in_percent``."""
+    sizes = tasks["score"].abs()[said_scales(tasks, scales) == "percent"]
+    largest = sizes.groupby(tasks["benchmark"].astype(str)).max()
+    return [
+        f"scores of {name} are at most {size:.2g} percent, as --scale percent says; if {size:.2g} is "
+        f"{size:.0%}, write --scale fraction"
+        for name, size in largest[largest <= 1].items()
+    ]
 
 
 def said_scales(rows: pd.DataFrame, scales: Mapping[str, Scale]) -> pd.Series:

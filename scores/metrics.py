@@ -302,11 +302,16 @@ def _unknown_direction(name: str) -> UsageError:
     )
 
 
-def by_name_note(metrics: Iterable[Metric]) -> list[str]:
-    """Say of which metrics a direction is taken by their name alone, or for want of any word of it."""
+def by_name_note(metrics: Iterable[Metric], told: Sequence[Metric] = ()) -> list[str]:
+    """Say of which metrics a direction is taken by their name alone, or for want of any word of it.
+
+    Args:
+        metrics: All.
+        told: Those of which the latter is said elsewhere.
+    """
     metrics = list(metrics)
     lower = [x for x in metrics if x.is_by_name and x.better == "lower"]
-    assumed = [x.name for x in metrics if x.is_assumed]
+    assumed = [x.name for x in metrics if x.is_assumed and x not in told]
     notes = []
     if lower:
         names = ", ".join(

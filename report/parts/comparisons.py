@@ -82,7 +82,9 @@ def checks(analysis: Analysis, comparisons: Comparisons) -> Iterable[str]:
     of_size = f" ({' and '.join(scale)})" if scale else ""
     if len(primary):
         seeds = f"{span(primary.n, 'g')} seed{'s' * (max(primary.n) > 1)}"
-        yield f"Each {analysis.noun} has {seeds}{of_size}{tuning}."
+        pairs = [c.fewest_runs for c in comparisons if c.is_primary] if analysis.inference.paired else []
+        paired = f", of which {span(pairs, 'g')} have a pair" if {*pairs} - {*primary.n} else ""
+        yield f"Each {analysis.noun} has {seeds}{paired}{of_size}{tuning}."
     if analysis.facts and not tuning:
         yield "Nothing was tuned: at its own learning rate a variant may do better, and the order change."
     choices = [(c.choice_error / c.standard_error) ** 2 for c in comparisons

@@ -130,7 +130,7 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
 def gravest_first(*notes: str) -> tuple[str, ...]:
     """Put warnings of what may be counted falsely first, then of lost data, and last how names were read."""
     gravest = (
-        "far too narrow|contradict each other",
+        "far too narrow|contradict each other|percent, as",
         "left out|not scored|counted once",
         "^(?!.*(by the name|read))",
     )

@@ -87,7 +87,7 @@ def test_it_shows_its_claims_its_verdicts_and_its_warnings():
     comparison = ffa.compare(made_scores().replace("accuracy", "pairs"), margins={LOSS: 0.02})
     shown = repr(comparison)
     assert shown.startswith("**Answer.** On held-out loss, 2 variants are worse than `gelu`: `none` ")
-    assert "as nothing says which are: pairs" in shown
+    assert 'On pairs, taken as higher is better (else say lower_is_better="pairs"), ' in shown
     html = comparison._repr_html_()
     assert "<table" in html
     assert "<strong>worse</strong>" in html
@@ -172,7 +172,7 @@ def test_scores_come_in_any_usual_shape(scores: tuple, tmp_path: Path):
     losses = {"a": [3.1, 3.2, 3.0], "b": np.array([2.1, 2.2])}
     found = [ffa.compare(losses, higher_is_better=is_so) for is_so in (True, False)]
     assert [(each.baseline, each.best) for each in found] == [("a", "a"), ("a", "b")]
-    assert 'say lower_is_better="score"' in repr(ffa.compare(losses))
+    assert 'say lower_is_better="score"' in ffa.compare(losses).answer
     tables = [tmp_path / "1.csv", tmp_path / "2.csv"]
     for place, table in enumerate(tables):
         (LONG[5 * place : 5 + 9 * place] if place else LONG[:5]).to_csv(table, index=False)
@@ -195,8 +195,10 @@ def test_flags_of_a_message_are_keywords(told: str, in_python: str):
 
 def test_fractions_are_told_of_and_may_be_percentages():
     shares = WIDE / 100
-    assert "taken times 100" in repr(ffa.compare(shares))
-    assert ffa.compare(shares, scale="percent").effects["swiglu"] == pytest.approx(GAIN / 100)
+    assert "taken times 100; scale='fraction' confirms it" in repr(ffa.compare(shares))
+    found = ffa.compare(shares, scale="percent")
+    assert found.effects["swiglu"] == pytest.approx(GAIN / 100)
+    assert found.analysis.warnings[0].startswith("scores of score are at most 0.66 percent, as ")
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,12 @@ def test_fractions_are_told_of_and_may_be_percentages():
         (lambda c: c.verdicts["SwiGLU"].equals(c["swiglu"]) and c["swiglu - gelu"].equals(c["swiglu"]), True),
         (lambda c: c.summary().loc["gelu", "n"], 3),
         (lambda c: c.significant().to_dict(), {"swiglu": True, "kan": False}), (lambda c: "gelu" in c, True),
+        (lambda c: c.verdicts[c.significant].index.to_list(), ["swiglu"]),
+        (lambda c: c["swiglu"].p_value == c["swiglu"].p and c["swiglu"].difference, pytest.approx(GAIN)),
+        (lambda c: c.summary().columns.intersection(["family", "contrast", "is_primary"]).to_list(), []),
+        (lambda c: "estimate" in repr(c.frame) and len(repr(c.summary()).splitlines()[0]) < 100, True),
+        (lambda c: c.groupby("ffn").p.first().equals(c.p.sort_index()), True),
+        (lambda c: c.data["ffn"].nunique(), 3),
         (lambda c: c.ci["swiglu"][0] == c.conf_int().low["swiglu"] == c["swiglu"].low, True),
         (lambda c: [name for name, row in c.items() if row.verdict == "better"], ["swiglu"]),
         (lambda c: min(c, key=lambda row: row.p).variant, "swiglu"),
@@ -224,6 +232,89 @@ def test_fractions_are_told_of_and_may_be_percentages():
 )  # fmt: skip
 def test_what_is_guessed_of_a_comparison_is_so(guess: Callable, found: object):
     assert guess(ffa.compare(LONG)) == found
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "outcome"),
+    [
+        (WIDE / 100, {"metric": "accuracy"}, "accuracy"),
+        (WIDE, {"metric": "loss"}, "loss"), (POINTS, {"benchmark": "loss", "margins": 0.02}, "loss"),
+        (WIDE.rename_axis("seed").T, {"metric": "loss"}, "loss"),
+        (LONG.assign(loss=LONG.accuracy), {"metric": "loss"}, "loss"),
+        (LONG.assign(loss=0.5), {"metric": "accuracy"}, "accuracy"),
+        (LONG.rename(columns={"accuracy": "score"}), {"metric": "loss"}, "loss"),
+        (LONG.rename(columns={"accuracy": "score"}).assign(task="sst2"), {"metric": "sst2"}, "sst2"),
+        (LONG.rename(columns={"accuracy": LOSS}), {"metric": "loss"}, LOSS),
+    ],
+)  # fmt: skip
+def test_a_metric_is_chosen_or_names_the_scores(data: object, asked: dict, outcome: str):
+    found = ffa.compare(data, **asked)
+    assert set(found.verdicts.benchmark) == {outcome}
+    assert found.effects["swiglu"] == pytest.approx(GAIN)
+    assert found["swiglu"].verdict == ("worse" if "loss" in outcome else "better")
+
+
+def test_pairs_are_counted_where_seeds_differ():
+    scores = made_scores(("gelu", "kan"))
+    shifted = scores.assign(seed=scores.seed + 2 * (scores.variant == "kan"))
+    assert "Each variant has 5 seeds, of which 3 have a pair." in repr(ffa.compare(shifted, paired=True))
+    assert "Each variant has 5 seeds. " in repr(ffa.compare(scores, paired=True))
+
+
+def test_runs_of_two_configurations_are_told_apart():
+    twice = pd.concat([made_scores().assign(run_id=name + made_scores().variant) for name in "ab"])
+    with pytest.raises(
+        ffa.UsageError, match=r"seed 0 has 2 runs .*; .* keep one, as runs.filter\(lambda run"
+    ):
+        ffa.compare(twice.assign(run_id=twice.run_id + twice.seed.astype(str)))
+
+
+def test_of_two_outcomes_one_is_compared_and_read_from_a_file(tmp_path: Path):
+    scores = made_scores()
+    scores.to_csv(tmp_path / "scores.csv", index=False)
+    alone = ffa.compare(scores[scores.benchmark == LOSS], margins={LOSS: 0.02})
+    assert ffa.compare(scores, metric="loss", margins=0.02).frame.equals(alone.frame)
+    found = ffa.compare(tmp_path / "scores.csv", metric=LOSS)
+    claimed = found.verdicts[found.verdicts.is_primary.to_numpy()]
+    assert (claimed.index.to_list(), claimed.p.to_list()) == (
+        alone.verdicts.index.to_list(),
+        alone.p.to_list(),
+    )
+    assert sorted(found.data.score) == pytest.approx(sorted(scores.score))
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("c.json", b"{"), ("report.md", b"# Report"), ("fig.png", b"\x89PNG"), ("fig.pdf", b"%PDF"),
+        ("fig.svg", b"<?xml"), ("c.csv", b"variant,"), ("c.tex", b""), ("page.html", b"<!doctype html>"),
+    ],
+)  # fmt: skip
+def test_one_file_can_be_saved(comparison: ffa.Comparison, tmp_path: Path, name: str, first: bytes):
+    written = comparison.report(tmp_path / "new" / name)
+    assert [written] == [*(tmp_path / "new").iterdir()]
+    assert written.read_bytes().lower().startswith(first.lower())
+    assert b"](figures/" not in written.read_bytes()
+
+
+@pytest.mark.ci
+def test_a_paper_is_saved_into_a_folder_alone(comparison: ffa.Comparison, tmp_path: Path):
+    assert (comparison.save(tmp_path / "a", paper=True).parent / "paper").is_dir()
+    for name in ("c.xlsx", "c.html"):
+        with pytest.raises(ffa.UsageError, match="give a folder's name"):
+            comparison.save(tmp_path / name, paper=True)
+
+
+def test_seeds_are_planned_as_the_command_plans_them(capsys: pytest.CaptureFixture[str]):
+    main(["report", "--plan", "--sd", "1.1", "--variants", "8", "--families", "1", "--margin", "1"])
+    rows = re.findall(r"a difference of ([\d.]+) \| (\d+) \| (\d+)", capsys.readouterr().out)
+    found = ffa.plan(1.1, [float(row[0]) for row in rows], variants=8)
+    told = found[["seeds", "seeds_corrected"]].to_numpy().tolist()
+    assert told == [[int(each) for each in row[1:]] for row in rows]
+    assert ffa.n_seeds(sd=1, difference=0.01).seeds.isna().all()
+    for wrong in ({"sd": 0}, {"sd": 1, "difference": 0}, {"sd": 1, "variants": 1}, {"sd": 1, "families": 0}):
+        with pytest.raises(ffa.UsageError, match="must be"):
+            ffa.plan(**wrong)
 
 
 def test_of_one_comparison_nothing_is_corrected() -> None:
@@ -247,11 +338,6 @@ def test_a_contrast_is_a_row_and_a_comparison_may_be_pickled() -> None:
     pd.testing.assert_frame_equal(again.verdicts, found.verdicts)
 
 
-def test_a_page_alone_can_be_saved(comparison: ffa.Comparison, tmp_path: Path):
-    assert "<html" in comparison.report(tmp_path / "page.html").read_text()
-    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
-
-
 @pytest.mark.parametrize("kind", ["forest", "seeds"])
 def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.Comparison, kind: str):
     def state() -> tuple:
@@ -262,9 +348,12 @@ def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.C
     with matplotlib.rc_context({"font.size": 23.0, "axes.titlesize": 31.0}):
         before = state()
         assert comparison.plot(kind, outcome="accuracy", ax=axes) is axes
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         assert state() == before
     assert axes.title.get_fontsize() < 23
+    if kind == "forest":  # whose numbers stand beside the axes
+        ends = [text.get_window_extent().x1 for text in axes.texts]
+        assert max(ends) <= figure.bbox.x1
     assert axes.has_data()
 
 

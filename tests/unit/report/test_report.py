@@ -226,7 +226,7 @@ def test_runs_that_all_score_the_same_are_pointed_out():
     arms = {("f", v): [50.0] * 3 if v == "b" else [60.0, 61.0, 62.0] for v in "abc"}
     text = render(analysed(table(arms, "x"), baseline="a"))
     assert "x: all runs of f b score exactly 50," in text
-    assert "On x, `b` is worse than `a` by 11.00 points" in text
+    assert "`b` is worse than `a` by 11.00 points" in text
     assert "`a` | 61.0 ± 1.0" in text
 
 
