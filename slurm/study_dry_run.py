@@ -27,8 +27,7 @@ from eval.work_units import check_later_sources, check_sources
 from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
-from pretrain.data.prepare import read_text
-from pretrain.data.text_summary import doubts_of_names
+from pretrain.data.prepare import quick_doubts, read_text
 from pretrain.run.run_folder import is_finished, read_run
 from pretrain.training.dry_run import check_all_usable, check_folder, hub_budget, planned_costs, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
@@ -123,6 +122,9 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         list_cells: Whether to list cells also where they are many.
     """
     config, lines = study.config, forecast(study, todo.cells)
+    absent = _absent_data(study)
+    texts = {corpus.describe(cell.config.data): cell.config for cell in trained_cells(study.planned)}
+    doubts = [*chain.from_iterable(() if absent else map(quick_doubts, texts.values()))]
     print(f"study {config.name}: {len(study.cells)} cells, {len(todo.cells)} to run")
     for each in config.backbones:
         own = "".join(f", {word}" for word in (each.pooling, *(each.classify or ())) if word)
@@ -143,16 +145,13 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation)) or 'held-out loss alone'}")
     if config.heads != (DEFAULT_HEAD,):
         print(f"  heads     {', '.join(config.heads)}")
-    if texts := {
-        corpus.describe(cell.config.data): cell.config.data for cell in trained_cells(study.planned)
-    }:
+    if texts:
         print(f"  texts     {'; '.join(texts)}")
     print(f"  cost      {in_one_line(lines)}")
     print(f"  folder    {study.folder}")
-    absent = _absent_data(study)
     for missing in absent:
         print(f"needed before it runs: {missing}")
-    for doubt in chain.from_iterable(() if absent else map(doubts_of_names, texts.values())):
+    for doubt in doubts:
         print(doubt)
     if len(todo.states) > MOST_SHOWN and not list_cells:
         print(f"  cells     {count_states(todo.states.values())}; --list-cells lists them")
@@ -285,7 +284,7 @@ def _lines(stage: str, cells: Sequence[Cell], speeds: dict[Shape, Speed]) -> lis
 
 def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
     """Return what the training of a cell costs, at the speed of finished runs of its shape."""
-    if not isinstance(cell, RunCell) or is_finished(cell.run_dir):
+    if not isinstance(cell, RunCell) or is_finished(cell.run_dir, tells=False):
         return Cost()
     tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
     flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None

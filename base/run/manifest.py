@@ -113,7 +113,9 @@ def trained_model(run: RunFolder) -> Path:
     """
     refuse_archived(run)
     if not run.has_model:
-        raise UsageError(f"{run.path} has no model/config.json: its training did not finish; start it again")
+        why = "it was removed" if run.has_marker else "its training did not finish"
+        cure = "the command that trains this run makes it again" if run.has_marker else "start it again"
+        raise UsageError(f"{run.path} has no model/config.json: {why}; {cure}")
     return run.model_dir
 
 

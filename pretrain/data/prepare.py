@@ -33,7 +33,14 @@ from pretrain.config import DataConfig, ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import Split
 from pretrain.data.packing import PackedSplit, pack
-from pretrain.data.text_summary import Counting, TextSummary, doubts, in_one_line, read_through
+from pretrain.data.text_summary import (
+    Counting,
+    TextSummary,
+    doubts,
+    doubts_of_names,
+    in_one_line,
+    read_through,
+)
 from pretrain.data.tokenizer import (
     add_sentinels,
     load_tokenizer,
@@ -54,6 +61,9 @@ TOKENIZER, TEXT_SUMMARY = "tokenizer", "documents.json"
 
 ROWS_SUMMARY = "summary.json"
 """In a folder of rows: a ``RowsSummary``."""
+
+READ_AT_ONCE = 2**26
+"""Bytes of files that a second is enough to read."""
 
 DOCUMENTS_TO_TRY = 1000
 """Documents that a tokenizer must tell apart before all are read."""
@@ -111,6 +121,8 @@ def prepare_data(config: ResolvedConfig) -> PreparedData:
     if prepared is None:
         with naming(folder), _sole_builder(folder):
             prepared = _make(data, folder, rows)
+    elif prepared.text.overlap and os.environ.get("RANK", "0") == "0":
+        print(f"note: {prepared.text.overlap}", flush=True)
     if get_family(config.family).objective == "span_corruption":
         add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
     return prepared
@@ -134,6 +146,17 @@ def find(config: ResolvedConfig) -> tuple[str, list[str]]:
         return corpus.describe(data), []
     text = read_text(config)
     return in_one_line(data, text), list(doubts(data, text))
+
+
+def quick_doubts(config: ResolvedConfig) -> list[str]:
+    """Doubts about the text of a run: of large files, of which reading takes long, about their names alone.
+
+    Raises:
+        UsageError: If it cannot be read.
+    """
+    files = itertools.chain(*corpus.files(config.data).values())
+    is_small = sum(path.stat().st_size for path in files) <= READ_AT_ONCE
+    return find(config)[1] if is_small else [*doubts_of_names(config.data)]
 
 
 def read_text(config: ResolvedConfig) -> TextSummary:

@@ -47,6 +47,11 @@ class TextSummary:
     longest: int = 0
     shared: int = 0
 
+    @property
+    def overlap(self) -> str:
+        """Held-out documents that are trained on too, and what to do; empty without any."""
+        return text_files.describe_overlap(self.shared, self.validation) if self.shared else ""
+
 
 class Counting:
     """Counts the documents of a corpus while those to train on pass through it.
@@ -119,8 +124,8 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     if not files:
         return
     cure = _cure(data, files)
-    if text.shared:
-        yield f"note: {text.shared:,} of {text.validation:,} held-out documents are also trained on"
+    if text.overlap:
+        yield f"note: {text.overlap}"
     yield from doubts_of_names(data)
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
         yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"

@@ -22,6 +22,7 @@ from report.inputs.study_checks import (
     failed_notes,
     failed_runs,
     of_newest_sources,
+    overlap_notes,
     precision_notes,
     protocol_notes,
 )
@@ -195,7 +196,7 @@ def _read_study(folder: Path) -> Source:
     scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
     alike = facts if design.report.factor == FACTORS[0] else every  # else settings are compared
     notes = [
-        *(*of_earlier_source, *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*of_earlier_source, *overlap_notes(every), *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
         *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
         *without_items,
     ]
