@@ -27,7 +27,8 @@ from eval.work_units import check_later_sources, check_sources
 from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
-from pretrain.data.prepare import quick_doubts, read_text
+from pretrain.data.prepare import find, read_text
+from pretrain.data.text_summary import doubts_of_names
 from pretrain.run.run_folder import is_finished, read_run
 from pretrain.training.dry_run import check_all_usable, check_folder, hub_budget, planned_costs, vocab_size
 from scores.head_descriptions import DEFAULT_HEAD
@@ -47,6 +48,8 @@ MOST_SHOWN = 20
 """Cells, and variants, that are named; of more they are counted."""
 CHARACTERS_PER_TOKEN = 4
 """Of English in a vocabulary of about 10,000; only estimates of time use it."""
+READ_AT_ONCE = 2**26
+"""Bytes of text that take a second to read."""
 TRAINING_OVER_FORWARD = 3
 """A forward and a backward pass: twice the forward's operations go back."""
 STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
@@ -122,9 +125,9 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         list_cells: Whether to list cells also where they are many.
     """
     config, lines = study.config, forecast(study, todo.cells)
-    absent = _absent_data(study)
     texts = {corpus.describe(cell.config.data): cell.config for cell in trained_cells(study.planned)}
-    doubts = [*chain.from_iterable(() if absent else map(quick_doubts, texts.values()))]
+    notes = [f"needed before it runs: {missing}" for missing in _absent_data(study)]
+    notes = notes or [*chain.from_iterable(map(_doubts, texts.values()))]
     print(f"study {config.name}: {len(study.cells)} cells, {len(todo.cells)} to run")
     for each in config.backbones:
         own = "".join(f", {word}" for word in (each.pooling, *(each.classify or ())) if word)
@@ -149,10 +152,8 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         print(f"  texts     {'; '.join(texts)}")
     print(f"  cost      {in_one_line(lines)}")
     print(f"  folder    {study.folder}")
-    for missing in absent:
-        print(f"needed before it runs: {missing}")
-    for doubt in doubts:
-        print(doubt)
+    for note in notes:
+        print(note)
     if len(todo.states) > MOST_SHOWN and not list_cells:
         print(f"  cells     {count_states(todo.states.values())}; --list-cells lists them")
     else:
@@ -165,6 +166,13 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
             print("SLURM does not answer here, so it was not asked whether it would take them")
         else:
             print(f"SLURM would take them; the first could start {submitter.first_start(len(todo.cells))}")
+
+
+def _doubts(config: ResolvedConfig) -> list[str]:
+    """Say what looks wrong with the text of a run; of large files, long to read, with their names alone."""
+    files = chain(*corpus.files(config.data).values())
+    is_small = sum(path.stat().st_size for path in files) <= READ_AT_ONCE
+    return find(config)[1] if is_small else [*doubts_of_names(config.data)]
 
 
 def _seeds(study: Study) -> str:

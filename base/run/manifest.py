@@ -114,8 +114,7 @@ def trained_model(run: RunFolder) -> Path:
     refuse_archived(run)
     if not run.has_model:
         why = "it was removed" if run.has_marker else "its training did not finish"
-        cure = "the command that trains this run makes it again" if run.has_marker else "start it again"
-        raise UsageError(f"{run.path} has no model/config.json: {why}; {cure}")
+        raise UsageError(f"{run.path} has no model/config.json: {why}; train it again, by the same command")
     return run.model_dir
 
 

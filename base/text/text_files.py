@@ -86,9 +86,8 @@ def names_held_out(file: Path) -> bool:
 def describe_overlap(shared: int, held_out: int) -> str:
     """Say that so many held-out documents are trained on too, and what to do."""
     return (
-        f"{shared:,} of {held_out:,} held-out documents are also trained on, and knowing them by heart lowers "
-        "the loss; have each once (sort -u FILE > NEW, where a document is a line), or give others in "
-        "data.validation_files"
+        f"{shared:,} of {held_out:,} held-out documents are also trained on, and learnt by heart lower the "
+        "loss; have each once (sort -u FILE > NEW, if one is a line), or others in data.validation_files"
     )
 
 

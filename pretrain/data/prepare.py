@@ -33,14 +33,7 @@ from pretrain.config import DataConfig, ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import Split
 from pretrain.data.packing import PackedSplit, pack
-from pretrain.data.text_summary import (
-    Counting,
-    TextSummary,
-    doubts,
-    doubts_of_names,
-    in_one_line,
-    read_through,
-)
+from pretrain.data.text_summary import Counting, TextSummary, doubts, in_one_line, read_through
 from pretrain.data.tokenizer import (
     add_sentinels,
     load_tokenizer,
@@ -61,9 +54,6 @@ TOKENIZER, TEXT_SUMMARY = "tokenizer", "documents.json"
 
 ROWS_SUMMARY = "summary.json"
 """In a folder of rows: a ``RowsSummary``."""
-
-READ_AT_ONCE = 2**26
-"""Bytes of files that a second is enough to read."""
 
 DOCUMENTS_TO_TRY = 1000
 """Documents that a tokenizer must tell apart before all are read."""
@@ -146,17 +136,6 @@ def find(config: ResolvedConfig) -> tuple[str, list[str]]:
         return corpus.describe(data), []
     text = read_text(config)
     return in_one_line(data, text), list(doubts(data, text))
-
-
-def quick_doubts(config: ResolvedConfig) -> list[str]:
-    """Doubts about the text of a run: of large files, of which reading takes long, about their names alone.
-
-    Raises:
-        UsageError: If it cannot be read.
-    """
-    files = itertools.chain(*corpus.files(config.data).values())
-    is_small = sum(path.stat().st_size for path in files) <= READ_AT_ONCE
-    return find(config)[1] if is_small else [*doubts_of_names(config.data)]
 
 
 def read_text(config: ResolvedConfig) -> TextSummary:

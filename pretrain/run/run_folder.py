@@ -169,8 +169,8 @@ def is_finished(path: Path, tells: bool = True) -> bool:
     run = RunFolder(path)
     damages = _damages(run)
     if damages and tells:
-        name, words = next(iter(damages.items()))
-        more = f", and {len(damages) - 1} more of its files are damaged" if len(damages) > 1 else ""
+        (name, words), *others = damages.items()
+        more = f" (and {len(others)} more files of the run)" * bool(others)
         cure = "the command that trains this run makes it again"
         print(f"note: {path / name} {words}{more}; {cure}", file=sys.stderr, flush=True)
     return read_completion(run) is not None and not damages and _has_config(path)

@@ -15,7 +15,7 @@ from base.records import read_json
 from base.run.folder_names import RunFolder
 from base.text.corruption import NUM_SENTINELS
 from ffn_variants.names import EARLIER_SOURCES
-from pretrain.config import ModelConfig, OptimConfig, ResolvedConfig, cut_step
+from pretrain.config import OptimConfig, ResolvedConfig, cut_step
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary, find
@@ -43,7 +43,10 @@ def check_usable(config: ResolvedConfig, num_processes: int = 1) -> None:
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
     _check_memory(config)
-    _check_own_variant(config.model)
+    if (model := config.model).ffn not in read_json(EARLIER_SOURCES):  # it does not ship
+        from ffn_variants.check import refuse_unusable  # torch
+
+        refuse_unusable(model.ffn, (model.hidden_size, model.intermediate_size), model.ffn_options or {})
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))
@@ -87,14 +90,6 @@ def _check_memory(config: ResolvedConfig) -> None:
             f"machine has {there / 2**30:,.0f}; lower model.hidden_size, its other sizes, data.vocab_size or "
             "data.block_size"
         )
-
-
-def _check_own_variant(model: ModelConfig) -> None:
-    if model.ffn not in read_json(EARLIER_SOURCES):
-        from ffn_variants.check import refuse_unusable  # torch
-
-        sizes = model.hidden_size, model.intermediate_size
-        refuse_unusable(model.ffn, sizes, dict(model.ffn_options or {}))
 
 
 def _check_tracker(tracker: str) -> None:

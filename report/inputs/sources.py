@@ -196,8 +196,8 @@ def _read_study(folder: Path) -> Source:
     scored, failed = {run_id: runs[run_id] for run_id in tables}, failed_runs(folder, compared)
     alike = facts if design.report.factor == FACTORS[0] else every  # else settings are compared
     notes = [
-        *(*of_earlier_source, *overlap_notes(every), *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
-        *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
+        *(*of_earlier_source, *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
+        *(*failed_notes(failed), *protocol_notes(scored, placed.family), *overlap_notes(every)),
         *without_items,
     ]
     if written is None and study.cell_files():  # a folder of single trainings has neither

@@ -16,7 +16,6 @@ from report.inputs.run_facts import RunFacts
 from report.significance.axes import Family, Level
 
 SHOWN = 4
-MUCH_OVERLAP = 0.01
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,9 @@ def precision_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
 
 
 def overlap_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
-    """Say of which texts so many held-out documents are also trained on that it shows in the loss."""
+    """Say of which texts 1% of the held-out documents or more are also trained on, which shows in the loss."""
     for corpus, (shared, held_out) in dict.fromkeys((run.corpus, run.overlap) for run in facts):
-        if shared and shared >= MUCH_OVERLAP * held_out:
+        if shared and shared >= held_out / 100:
             yield f"{corpus}: {describe_overlap(shared, held_out)}, and train anew"
 
 
