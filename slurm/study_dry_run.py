@@ -152,8 +152,7 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         print(f"  texts     {'; '.join(texts)}")
     print(f"  cost      {in_one_line(lines)}")
     print(f"  folder    {study.folder}")
-    for note in notes:
-        print(note)
+    print(end="".join(f"{note}\n" for note in notes))
     if len(todo.states) > MOST_SHOWN and not list_cells:
         print(f"  cells     {count_states(todo.states.values())}; --list-cells lists them")
     else:

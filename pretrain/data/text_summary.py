@@ -47,11 +47,6 @@ class TextSummary:
     longest: int = 0
     shared: int = 0
 
-    @property
-    def overlap(self) -> str:
-        """Held-out documents that are trained on too, and what to do; empty without any."""
-        return text_files.describe_overlap(self.shared, self.validation) if self.shared else ""
-
 
 class Counting:
     """Counts the documents of a corpus while those to train on pass through it.
@@ -124,8 +119,8 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     if not files:
         return
     cure = _cure(data, files)
-    if text.overlap:
-        yield f"note: {text.overlap}"
+    if text.shared:
+        yield f"note: {text_files.describe_overlap(text.shared, text.validation)}"
     yield from doubts_of_names(data)
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
         yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"

@@ -122,7 +122,7 @@ def precision_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
 
 
 def overlap_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
-    """Say of which texts 1% of the held-out documents or more are also trained on, which shows in the loss."""
+    """Say of which texts at least 1% of the held-out documents are also trained on."""
     for corpus, (shared, held_out) in dict.fromkeys((run.corpus, run.overlap) for run in facts):
         if shared and shared >= held_out / 100:
             yield f"{corpus}: {describe_overlap(shared, held_out)}, and train anew"
