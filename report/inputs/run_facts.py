@@ -120,7 +120,7 @@ class RunFacts:
     """What knowing only how frequent tokens are scores on the held-out text, nats per target token."""
     corpus: str = ""
     """What texts it was trained on, as its record names them."""
-    overlap: tuple[int, int] = (0, 0)
+    overlap: tuple[int, ...] = (0, 0)
     """How many held-out documents are also trained on, and of how many."""
     curve: tuple[Evaluation, ...] = ()
     grad_norms: tuple[tuple[int, float], ...] = ()

@@ -13,7 +13,7 @@ from pydantic import model_validator
 import ffn_variants
 from base.config_input import shipped
 from base.errors import UsageError, WorldError, prefixed
-from base.files import CODE_ROOT
+from base.files import CODE_ROOT, mapping
 from base.run.folder_names import RUN_NAME, RunFolder
 from base.sections import Section
 from eval.backbones import Backbone
@@ -252,8 +252,8 @@ def absolute_variant(text: Any, folder: Path, source: str) -> Any:
     """
     if isinstance(text, dict) and len(text) == 1:
         name, options = next(iter(text.items()))
-        words = [f"{key}={value}" for key, value in options.items()] if isinstance(options, dict) else []
-        raise UsageError(f'{source}: {text} is a mapping; write "{" ".join([name, *words])}"')
+        words = [str(name), *(f"{key}={value}" for key, value in mapping(options).items())]
+        raise UsageError(f'{source}: {text} is a mapping; write "{" ".join(words)}"')
     place, options = split_file(text) if isinstance(text, str) else ("", "")
     if not names_file(place):
         return text
