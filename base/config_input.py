@@ -29,11 +29,12 @@ class _Loader(_SAFE_LOADER):
     """Refuses a key that is named twice, of which YAML's readers silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{', '.join(sorted(twice))} is named twice; name it once", node.start_mark
-            )
+        places: dict[str, yaml.Mark] = {}
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
+            if first := places.get(key.value):
+                problem = f"{key.value} is named twice, first in line {first.line + 1}; name it once"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            places[key.value] = key.start_mark
         return super().construct_mapping(node, deep)
 
 
@@ -138,6 +139,9 @@ def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     if is_name and word in files:
         return files[word]
     is_folder = os.path.isdir(folder / name)
+    beside = {path.stem: path for path in (folder / name).parent.glob("*.y*ml")}
+    if not is_folder and (near := closest(name.stem, beside)):
+        raise UsageError(f"{kind} {folder / name} does not exist; did you mean {beside[near]}?")
     close = None if is_folder else closest(word, files)
     others = [other for other in FOLDERS if is_name and word in shipped(other)]
     hint = f"{word} is a {others[0]}; the" if others else f"did you mean {close}? The" if close else "the"

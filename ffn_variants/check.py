@@ -8,6 +8,7 @@ Shapes: D hidden_size, F intermediate_size.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -124,17 +125,49 @@ def extremes(name: str, options: Options) -> None:
 def tokens(name: str, options: Options) -> None:
     """What a token gives does not depend on the tokens beside it."""
     ffn = _cast(name, _build(name, options), (D, F), torch.float64)
-    x = torch.randn(2, 3, D, dtype=torch.float64)  # rows of tokens, as a model gives
+    _assert_alone(ffn, torch.randn(2, 3, D, dtype=torch.float64), 1e-8)
+
+
+def _assert_alone(ffn: nn.Module, x: Tensor, tolerance: float) -> None:
+    """Refuse a network of which a token gives something else beside others: x (B, T, D), as a model gives it.
+
+    The tolerance is a share of the largest output.
+    """
+    others, number = torch.randn_like(x), torch.arange(x[..., 0].numel()).view(x.shape[:-1])
     for mode in (False, True):
-        ffn.train(mode)
-        together, again = ffn(x), ffn(x)
-        if mode and not torch.equal(together, again):
-            return  # there is dropout inside
-        alone = torch.stack([ffn(token[None, None]) for token in x.view(-1, D)]).view_as(x)
-        assert torch.allclose(together, alone, rtol=1e-8, atol=1e-10), (
-            "a token's output changes with the tokens beside it; forward must compute every vector of "
-            "the last dimension by itself, without statistics of the batch"
-        )
+        y, again = ffn.train(mode)(x), ffn(x)
+        if not torch.equal(y, again):
+            return  # there is dropout inside, or noise
+        for one in (number == 0, number == number.max()):  # which sees what follows, or what is before
+            off = (ffn(torch.where(one[..., None], x, others)) - y)[one].abs().max()
+            assert off <= tolerance * y.abs().max(), (
+                "a token's output changes with the tokens beside it; forward must compute every vector of "
+                "the last dimension by itself, without statistics of the batch"
+            )
+
+
+def refuse_unusable(name: str, sizes: tuple[int, int], options: Options) -> None:
+    """Refuse to train a variant of which a token sees others, or whose forward fails.
+
+    Args:
+        name: Of a registered variant.
+        sizes: D and F, as the model has them.
+        options: Of the variant.
+
+    Raises:
+        UsageError: Naming what checks all of it.
+    """
+    try:
+        with torch.random.fork_rng(devices=[]):
+            ffn, x = _build(name, options, sizes), torch.randn(2, 3, sizes[0])
+            assert (y := ffn(x)).shape == x.shape, f"forward makes {tuple(y.shape)} of {tuple(x.shape)}"
+            _assert_alone(ffn, x, 1e-4)
+    except Exception as error:  # the variant's own code
+        problem, file = first_line(error), variant_file(name)
+        if re.search(r"CUDA|Triton|\bCPU\b", problem, re.IGNORECASE):
+            return  # this machine may have no GPU, and the one that trains may
+        how = f"ffn-ablations check {file.path}:{file.attribute}" if file else "ffn_ablations.check(CLASS)"
+        raise UsageError(f"{name} is not trained: {problem}; all that is wrong: {how}") from None
 
 
 def gradients(name: str, options: Options) -> None:

@@ -77,7 +77,8 @@ class LocalRunner:
             _stop(list(processes.values()))
 
     def _start(self, cells: Sequence[Cell], slot: int) -> psutil.Popen:
-        log = StudyFolder(self.study_dir).jobs_dir / f"{cells[0].run_id.replace('/', '--')}.log"
+        more = f"-and-{len(cells) - 1}-more" if cells[1:] else ""
+        log = StudyFolder(self.study_dir).jobs_dir / f"{cells[0].run_id.replace('/', '--')}{more}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         return start_worker(cells, log, worker_environment(self.snapshot, slot, self.workers))
 

@@ -27,7 +27,7 @@ from eval.work_units import check_later_sources, check_sources
 from pretrain.config import ResolvedConfig
 from pretrain.data import corpus
 from pretrain.data.corpus import check_present
-from pretrain.data.prepare import read_text
+from pretrain.data.prepare import find, read_text
 from pretrain.data.text_summary import doubts_of_names
 from pretrain.run.run_folder import is_finished, read_run
 from pretrain.training.dry_run import check_all_usable, check_folder, hub_budget, planned_costs, vocab_size
@@ -48,6 +48,8 @@ MOST_SHOWN = 20
 """Cells, and variants, that are named; of more they are counted."""
 CHARACTERS_PER_TOKEN = 4
 """Of English in a vocabulary of about 10,000; only estimates of time use it."""
+READ_AT_ONCE = 2**26
+"""Bytes of text that take a second to read."""
 TRAINING_OVER_FORWARD = 3
 """A forward and a backward pass: twice the forward's operations go back."""
 STAGES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
@@ -123,6 +125,9 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         list_cells: Whether to list cells also where they are many.
     """
     config, lines = study.config, forecast(study, todo.cells)
+    texts = {corpus.describe(cell.config.data): cell.config for cell in trained_cells(study.planned)}
+    notes = [f"needed before it runs: {missing}" for missing in _absent_data(study)]
+    notes = notes or [*chain.from_iterable(map(_doubts, texts.values()))]
     print(f"study {config.name}: {len(study.cells)} cells, {len(todo.cells)} to run")
     for each in config.backbones:
         own = "".join(f", {word}" for word in (each.pooling, *(each.classify or ())) if word)
@@ -143,17 +148,11 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation)) or 'held-out loss alone'}")
     if config.heads != (DEFAULT_HEAD,):
         print(f"  heads     {', '.join(config.heads)}")
-    if texts := {
-        corpus.describe(cell.config.data): cell.config.data for cell in trained_cells(study.planned)
-    }:
+    if texts:
         print(f"  texts     {'; '.join(texts)}")
     print(f"  cost      {in_one_line(lines)}")
     print(f"  folder    {study.folder}")
-    absent = _absent_data(study)
-    for missing in absent:
-        print(f"needed before it runs: {missing}")
-    for doubt in chain.from_iterable(() if absent else map(doubts_of_names, texts.values())):
-        print(doubt)
+    print(end="".join(f"{note}\n" for note in notes))
     if len(todo.states) > MOST_SHOWN and not list_cells:
         print(f"  cells     {count_states(todo.states.values())}; --list-cells lists them")
     else:
@@ -166,6 +165,13 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
             print("SLURM does not answer here, so it was not asked whether it would take them")
         else:
             print(f"SLURM would take them; the first could start {submitter.first_start(len(todo.cells))}")
+
+
+def _doubts(config: ResolvedConfig) -> list[str]:
+    """Say what looks wrong with the text of a run; of large files, long to read, with their names alone."""
+    files = chain(*corpus.files(config.data).values())
+    is_small = sum(path.stat().st_size for path in files) <= READ_AT_ONCE
+    return find(config)[1] if is_small else [*doubts_of_names(config.data)]
 
 
 def _seeds(study: Study) -> str:
@@ -285,7 +291,7 @@ def _lines(stage: str, cells: Sequence[Cell], speeds: dict[Shape, Speed]) -> lis
 
 def cost_of(cell: Cell, speeds: dict[Shape, Speed]) -> Cost:
     """Return what the training of a cell costs, at the speed of finished runs of its shape."""
-    if not isinstance(cell, RunCell) or is_finished(cell.run_dir):
+    if not isinstance(cell, RunCell) or is_finished(cell.run_dir, tells=False):
         return Cost()
     tokens, (parameters, flops_per_token) = num_tokens(cell.config), model_costs(cell.config)
     flops = tokens * TRAINING_OVER_FORWARD * flops_per_token if tokens else None

@@ -113,7 +113,8 @@ def trained_model(run: RunFolder) -> Path:
     """
     refuse_archived(run)
     if not run.has_model:
-        raise UsageError(f"{run.path} has no model/config.json: its training did not finish; start it again")
+        why = "it was removed" if run.has_marker else "its training did not finish"
+        raise UsageError(f"{run.path} has no model/config.json: {why}; train it again, by the same command")
     return run.model_dir
 
 

@@ -179,9 +179,12 @@ def _content(data: DataConfig) -> Iterator[bytes]:
 def _not_empty(stream: Iterator[str], data: DataConfig, split: Split) -> Iterator[str]:
     first = next(stream, None)
     if first is None:
-        hint = "add documents, the first of which is held out, or give data.validation_files"
+        hint = f"has no {split} document with text in it; add documents, of which the first is held out,"
+        if held_out_share(data) and next(_source(data, "train"), None):
+            hint = "is one document, held out, and none is left to train on; cut it into several,"
+        hint += " or give held-out text in data.validation_files"
         if any(text_files.is_plain_text(path) for path in files(data)["train"]):
             hint += f"; a .txt is split by --data.txt-split ({', '.join(get_args(text_files.TextSplit))})"
-        raise UsageError(f"the corpus ({describe(data)}) has no {split} document with text in it; {hint}")
+        raise UsageError(f"the corpus ({describe(data)}) {hint}")
     yield first
     yield from stream

@@ -111,6 +111,8 @@ def prepare_data(config: ResolvedConfig) -> PreparedData:
     if prepared is None:
         with naming(folder), _sole_builder(folder):
             prepared = _make(data, folder, rows)
+    elif prepared.text.shared and os.environ.get("RANK", "0") == "0":
+        print(next(doubts(data, prepared.text), ""), flush=True)
     if get_family(config.family).objective == "span_corruption":
         add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
     return prepared

@@ -120,7 +120,7 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
         return
     cure = _cure(data, files)
     if text.shared:
-        yield f"note: {text.shared:,} of {text.validation:,} held-out documents are also trained on"
+        yield f"note: {text_files.describe_overlap(text.shared, text.validation)}"
     yield from doubts_of_names(data)
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
         yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"

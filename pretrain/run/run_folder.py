@@ -164,16 +164,15 @@ def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str =
     return None
 
 
-def is_finished(path: Path) -> bool:
-    """Whether a run is finished, its model and its configuration being whole; what is damaged is named."""
+def is_finished(path: Path, tells: bool = True) -> bool:
+    """Whether a run is finished, its model and its configuration being whole; tells what is damaged."""
     run = RunFolder(path)
     damages = _damages(run)
-    for name, damage_words in damages.items():
-        print(
-            f"note: {path / name} {damage_words}; the command that trains this run makes it again",
-            file=sys.stderr,
-            flush=True,
-        )
+    if damages and tells:
+        (name, words), *others = damages.items()
+        more = f" (and {len(others)} more files of the run)" * bool(others)
+        cure = "the command that trains this run makes it again"
+        print(f"note: {path / name} {words}{more}; {cure}", file=sys.stderr, flush=True)
     return read_completion(run) is not None and not damages and _has_config(path)
 
 

@@ -11,8 +11,10 @@ import psutil
 
 from base.errors import UsageError
 from base.families import get_family
+from base.records import read_json
 from base.run.folder_names import RunFolder
 from base.text.corruption import NUM_SENTINELS
+from ffn_variants.names import EARLIER_SOURCES
 from pretrain.config import OptimConfig, ResolvedConfig, cut_step
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
@@ -35,12 +37,16 @@ def check_usable(config: ResolvedConfig, num_processes: int = 1) -> None:
 
     Raises:
         UsageError: For rows that so many processes cannot share, a tracker that is not installed, a model far
-            beyond the memory of this machine, absent files, a warm-up as long as the run, or a folder of runs
-            that is a file.
+            beyond the memory of this machine, a variant of the user's of which a token sees others, absent
+            files, a warm-up as long as the run, or a folder of runs that is a file.
     """
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
     _check_memory(config)
+    if (model := config.model).ffn not in read_json(EARLIER_SOURCES):  # it does not ship
+        from ffn_variants.check import refuse_unusable  # torch
+
+        refuse_unusable(model.ffn, (model.hidden_size, model.intermediate_size), model.ffn_options or {})
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))

@@ -330,6 +330,7 @@ def _facts(session: Session, config: ResolvedConfig) -> dict[str, Any]:
         **provenance.source_facts(config.model.ffn),
         "corpus": corpus.describe(config.data),
         "data_fingerprint": session.data.fingerprint,
+        "held_out_overlap": [session.data.text.shared, session.data.text.validation],
     }
 
 

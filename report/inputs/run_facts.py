@@ -120,6 +120,8 @@ class RunFacts:
     """What knowing only how frequent tokens are scores on the held-out text, nats per target token."""
     corpus: str = ""
     """What texts it was trained on, as its record names them."""
+    overlap: tuple[int, ...] = (0, 0)
+    """How many held-out documents are also trained on, and of how many."""
     curve: tuple[Evaluation, ...] = ()
     grad_norms: tuple[tuple[int, float], ...] = ()
     """(step, norm of the gradient before clipping) pairs, one a logged line."""
@@ -177,6 +179,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         eval_loss=_number(completion.results.get("eval_loss")) if completion else None,
         word_frequency_loss=_number(record.get("word_frequency_loss")),
         corpus=record.get("corpus") or "",
+        overlap=tuple(record.get("held_out_overlap") or (0, 0)),
         curve=curve,
         grad_norms=tuple((int(x["step"]), x["grad_norm"]) for x in by_step(logged, "grad_norm")),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),

@@ -22,6 +22,7 @@ from report.inputs.study_checks import (
     failed_notes,
     failed_runs,
     of_newest_sources,
+    overlap_notes,
     precision_notes,
     protocol_notes,
 )
@@ -196,7 +197,7 @@ def _read_study(folder: Path) -> Source:
     alike = facts if design.report.factor == FACTORS[0] else every  # else settings are compared
     notes = [
         *(*of_earlier_source, *precision_notes(alike), *left_out, *unreadable, *unknown, *unknown_apart),
-        *(*failed_notes(failed), *protocol_notes(scored, placed.family)),
+        *(*failed_notes(failed), *protocol_notes(scored, placed.family), *overlap_notes(every)),
         *without_items,
     ]
     if written is None and study.cell_files():  # a folder of single trainings has neither

@@ -11,6 +11,7 @@ from base.files import mapping
 from base.printing import first_few
 from base.records import peek_record
 from base.run.folder_names import RunFolder, StudyFolder
+from base.text.text_files import describe_overlap
 from report.inputs.run_facts import RunFacts
 from report.significance.axes import Family, Level
 
@@ -118,6 +119,13 @@ def precision_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
             f"precision ({first_few(sorted(full), 2)}): losses shift by some thousandths of a nat; give "
             "train.mixed_precision, and train those of the other anew"
         )
+
+
+def overlap_notes(facts: Sequence[RunFacts]) -> Iterator[str]:
+    """Say of which texts at least 1% of the held-out documents are also trained on."""
+    for corpus, (shared, held_out) in dict.fromkeys((run.corpus, run.overlap) for run in facts):
+        if shared and shared >= held_out / 100:
+            yield f"{corpus}: {describe_overlap(shared, held_out)}, and train anew"
 
 
 def of_newest_sources(facts: Sequence[RunFacts]) -> tuple[list[RunFacts], list[str]]:

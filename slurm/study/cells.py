@@ -12,8 +12,8 @@ from pydantic import model_validator
 
 import ffn_variants
 from base.config_input import shipped
-from base.errors import WorldError, prefixed
-from base.files import CODE_ROOT
+from base.errors import UsageError, WorldError, prefixed
+from base.files import CODE_ROOT, mapping
 from base.run.folder_names import RUN_NAME, RunFolder
 from base.sections import Section
 from eval.backbones import Backbone
@@ -248,8 +248,12 @@ def absolute_variant(text: Any, folder: Path, source: str) -> Any:
         source: Where the text is from, for errors.
 
     Raises:
-        UsageError: For a text that looks like a file and names no Python file.
+        UsageError: For a text that looks like a file and names no Python file, or a mapping.
     """
+    if isinstance(text, dict) and len(text) == 1:
+        name, options = next(iter(text.items()))
+        words = [str(name), *(f"{key}={value}" for key, value in mapping(options).items())]
+        raise UsageError(f'{source}: {text} is a mapping; write "{" ".join(words)}"')
     place, options = split_file(text) if isinstance(text, str) else ("", "")
     if not names_file(place):
         return text

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from base.config_input import LONGEST_RANGE, parse_seeds
-from base.errors import UsageError, unknown_name
-from base.families import BASELINE
+from base.errors import UsageError, shown, unknown_name
+from base.families import BASELINE, FAMILIES
 from base.options import check_name
 from base.sections import Section, check
 from eval.classification.schema import benchmarks_asked_for
@@ -63,6 +63,21 @@ def read_seeds(value: object) -> tuple[int, ...] | AdaptiveSeeds:
     return parse_seeds(value if isinstance(value, list | tuple) else [value], "", "[1, 2, 3] or 1-3")
 
 
+def read_families(value: object) -> object:
+    """Refuse names without base configs, and unknown families, which a base config would be blamed for.
+
+    Raises:
+        UsageError: Saying what to write.
+    """
+    if not isinstance(value, dict):
+        example = "such as {gpt_neo: tiny} or {roberta: tiny-roberta}"
+        raise UsageError(f"name each family with its base config, {example} (is {shown(value)})")
+    for family in value:
+        if family not in FAMILIES:
+            raise unknown_name("family", family, FAMILIES)
+    return value
+
+
 # A short word, as it stands in tables. YAML reads a name like 10 as a number.
 PointName = Annotated[str, Field(pattern=r"^[^\W_][\w.+-]{0,39}$", coerce_numbers_to_str=True)]
 PointValues = Annotated[dict[str, Any], BeforeValidator(lambda values: {} if values is None else values)]
@@ -109,7 +124,7 @@ class StudyConfig(Section):
 
     name: Annotated[str, AfterValidator(check_name)]
     """Names the folder below ``runs/``."""
-    families: dict[str, str] = Field(default_factory=dict)
+    families: Annotated[dict[str, str], BeforeValidator(read_families)] = Field(default_factory=dict)
     """Family name to its base config: the name of a shipped one, or a path from the study file's folder."""
     variants: tuple[str, ...] = ()
     """FFN variants by name, with options where they are wanted (``kan grid_size=3 ffn_budget=params``), or as
@@ -178,6 +193,11 @@ class StudyConfig(Section):
         for contrast in report.contrasts:
             parse_contrast(contrast, compared, report.baseline, report.factor)
         outcomes = self._outcomes()
+        if outcomes == [HELD_OUT] and report.margin != ReportConfig().margin:
+            raise ValueError(
+                f"report.margin is of percentages, and the one outcome is a loss; write report.margins "
+                f"{{{HELD_OUT}: {report.margin:g}}}, in nats"
+            )
         for section, names in (("margins", report.margins), ("primary", report.primary)):
             for name in names:
                 if name not in outcomes:

@@ -181,7 +181,10 @@ def test_what_is_no_run_or_has_no_model_is_refused(make_run, tmp_path):
         evaluate_run(tmp_path, PAIRS)
     run = make_run()
     shutil.rmtree(run / "model")
-    with pytest.raises(UsageError, match=r"has no model/config\.json"):
+    with pytest.raises(UsageError, match=r"has no model/config\.json: its training did not finish"):
+        evaluate_run(run, PAIRS)
+    RunFolder(run).completion_marker.touch()
+    with pytest.raises(UsageError, match="it was removed; train it again, by the same command"):
         evaluate_run(run, PAIRS)
     assert not (run / "eval" / "rows.parquet").exists()
     assert not is_evaluated(run, PAIRS)

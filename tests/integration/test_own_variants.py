@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import slurm.study.cells
 from base.errors import UsageError
@@ -15,7 +16,7 @@ from eval.evaluate import evaluate_runs
 from ffn_variants import FFN_VARIANTS
 from ffn_variants.source_fingerprint import source_fingerprint
 from pretrain.resolution import load_config
-from pretrain.training.dry_run import describe_run
+from pretrain.training.dry_run import check_usable, describe_run
 from pretrain.training.training_run import train
 from report.inputs.run_facts import read_facts
 from slurm.cell_state import read_state
@@ -24,7 +25,7 @@ from slurm.study.cells import contents
 from slurm.study.cells import own_variants as own_of
 from slurm.study.study import load_study
 from slurm.worker import run_cells
-from tests.cases import FEW_TASKS, forget_variants
+from tests.cases import FEW_TASKS, forget_variants, listed
 from tests.processes import run_command
 
 TINY = [
@@ -228,3 +229,30 @@ def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, eva
     assert line.startswith(f"error: {swish} was trained through another 'swish' (source {before}, now")
     assert (swish / "eval/rows.parquet").read_bytes() == rows
     assert (gelu / "eval/rows.parquet").is_file()
+
+
+LAYER = """import torch
+from torch import nn
+
+
+class Bent(nn.Module):
+    def forward(self, x):
+        return """
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"), listed(__file__, "layers and what is said of them before they are trained")
+)
+def test_a_layer_that_sees_other_tokens_or_fails_is_not_trained(tmp_path, own_variants, layer, told):
+    path = tmp_path / "mine.py"
+    path.write_text(LAYER + layer)
+    config = load_config(None, ["--ffn", f"{path}:Bent", *TINY])
+    before = torch.get_rng_state()
+    if told:
+        with pytest.raises(
+            UsageError, match=f"bent is not trained: .*{told}.*: ffn-ablations check {path}:Bent"
+        ):
+            check_usable(config)
+    else:
+        check_usable(config)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
+from base.errors import UsageError
 from base.printing import duration
 from base.run.folder_names import RunFolder
 from base.run.manifest import write_completion
@@ -155,6 +156,14 @@ def test_doubts_are_told_before_anything_is_trained(write_study, tmp_path, capsy
         said = capsys.readouterr().out
         assert told in said
         assert f"note: {tmp_path}/dev.jsonl is trained on; if it is held out" in said
+        assert "note: 1 of 1 held-out documents are also trained on" in said
+    config["data"] = {
+        "source": "files",
+        "train_files": data["train_files"][:1],
+        "validation_files": data["train_files"][1:],
+    }
+    with pytest.raises(UsageError, match="all 20 held-out documents are also trained on; give"):
+        launch(SubmitArgs(study=write_study(config=config), dry_run=True))
 
 
 def test_what_was_prepared_before_changes_no_forecast(study, tmp_path: Path) -> None:

@@ -206,7 +206,8 @@ def test_files_of_their_own_are_named_as_such(tmp_path):
     data = data_of_files(train, validation_files=(str(held_out),))
     assert in_one_line(data, read_through(data)).endswith(f"held out: 12 of {held_out}")
     (doubt,) = doubts(data, read_through(data))
-    assert doubt == "note: 11 of 12 held-out documents are also trained on"
+    assert doubt.startswith("note: 11 of 12 held-out documents are also trained on")
+    assert "sort -u FILE > NEW" in doubt
     write_corpus(tmp_path, "b.jsonl", TEXTS[:12])
     with pytest.raises(UsageError, match="all 12 held-out documents are also trained on; give"):
         read_through(data)
@@ -220,7 +221,7 @@ def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_
     train = write_corpus(tmp_path, "a.jsonl", TEXTS * 2)
     data = data_of_files(train, validation_files=(str(write_corpus(tmp_path, "b.jsonl", held_out)),))
     doubt = f"note: {shared} of {len(held_out)} held-out documents are also trained on"
-    assert list(doubts(data, read_through(data))) == [doubt] * bool(shared)
+    assert [line[: len(doubt)] for line in doubts(data, read_through(data))] == [doubt] * bool(shared)
     # Held out are 0, 10, 20, 30, "other" and again 9, of which 0, 9 and 10 are trained on.
     data = data_of_files(write_corpus(tmp_path, "c.jsonl", [*TEXTS, "other", *TEXTS[:11]]))
     assert (read_through(data).shared, read_through(data).validation) == (3, 6)

@@ -132,6 +132,14 @@ def test_the_summary_of_a_text_is_printed_once_read_and_stays_in_the_cache(tmp_p
     assert find(config) == before
 
 
+def test_held_out_documents_that_are_trained_on_are_told_of_a_cache_too(tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_text('{"text": "a short story of a dog"}\n' * 40)
+    config = config_of(tmp_path, "--data.source", "files", "--data.train-files", str(tmp_path / "a.jsonl"))
+    for _ in range(2):
+        prepare_data(config)
+        assert capsys.readouterr().out.count("note: 1 of 1 held-out documents are also trained on") == 1
+
+
 def save_tokenizer(folder: Path, first: int) -> str:
     """A byte-level tokenizer without merges, whose 256 bytes have ids from this on, after special tokens."""
     names = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]

@@ -289,6 +289,13 @@ def test_runs_of_several_precisions_are_told(through, others, is_told):
     assert bool(notes) == is_told
 
 
+@pytest.mark.parametrize(("overlap", "is_told"), [((0, 200), 0), ((1, 200), 0), ((2, 200), 1), (None, 0)])
+def test_held_out_documents_that_are_trained_on_are_told(through, overlap, is_told):
+    record = {"corpus": "mine.jsonl", "held_out_overlap": overlap}
+    told = [x for x in read_source(through(dict.fromkeys(range(1, 6), record))).notes if "trained on" in x]
+    assert [x[:51] for x in told] == ["mine.jsonl: 2 of 200 held-out documents are also tr"] * is_told
+
+
 def test_precisions_are_compared_within_a_setting():
     """A recipe, or the length of its runs, may decide the precision of all of them."""
     facts = [
