@@ -99,8 +99,10 @@ def look_up(kind: str, name: str, table: Mapping[str, Entry]) -> Entry:
 def closest(typed: str, names: Iterable[str]) -> str | None:
     """Return the name that somebody may have meant; None where none is like what was typed."""
     known = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(typed[:LONGEST_SHOWN].lower(), known, n=1)
-    return known[close[0]] if close else None
+    word = typed[:LONGEST_SHOWN].lower()
+    close = difflib.get_close_matches(word, known, n=9)
+    swapped = [name for name in close if sorted(name) == sorted(word)]  # gleu: gelu rather than glu
+    return next((known[name] for name in swapped + close), None)
 
 
 @contextlib.contextmanager

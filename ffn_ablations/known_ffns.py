@@ -16,7 +16,7 @@ from ffn_ablations.own_values import ffn_settings, settings_of_pair
 from ffn_ablations.runs import Run, as_html
 from ffn_ablations.tables import Table
 from ffn_variants import swap
-from ffn_variants.check import D, F, problems
+from ffn_variants.check import problems
 from ffn_variants.list_variants import TableArgs, table_rows
 from ffn_variants.registry import build_ffn, get_variant
 from ffn_variants.spec import HIDDEN_NAMES, INNER_NAMES, FFNSpec
@@ -171,14 +171,13 @@ def check(ffn: Any, **options: float | bool | str) -> Checks:
         **options: Options of the FFN.
 
     Returns:
-        One row a check: check, passed, and of one that failed the problem and what to do; that of shapes
-        alone, if that fails.
+        One row a check: check, passed, and of one that failed the problem and what to do; none after one
+        that others would fail with.
 
     Raises:
         UsageError: If there is no such FFN, or an option does not fit.
     """
     spec, of_ffn = _spec_and_options(ffn)
     options |= of_ffn
-    spec.num_params(D, F, **options)
     rows = [(label, not problem, problem) for label, problem in problems(spec, options)]
     return Checks(rows, columns=["check", "passed", "problem"])

@@ -45,6 +45,25 @@ MODEL = {
     "eos_token_id": 2,
 }
 
+IN_PLACE = "changes its input in place; write x = x + 1 and x * y, not x += 1, x.mul_(y) and inplace=True"
+TORCH_ONLY = "use torch's functions, as torch.tanh, without numpy, detach(), .item() and no_grad()"
+NOISE = (
+    "two calls in evaluation give different outputs for the same input; draw noise and dropout only in "
+    "training, as F.dropout(x, p, self.training), and keep nothing from call to call"
+)
+OTHER_DEVICE = "CUDA|NVIDIA|[Ss]ame device|expected device"
+CURES = {
+    OTHER_DEVICE: "a tensor is on a device of its own; name none in the constructor (register_buffer), and "
+    "make those of forward with device=x.device, dtype=x.dtype",
+    "leaf Variable": IN_PLACE,
+    r"call numpy\(\)": TORCH_ONLY,
+    "values to unpack .*got|Dimension out of range|number of (subscripts|dimensions)": "forward must take "
+    "any shape that ends in D, also (T, D): x.shape[-1] and dim=-1, not b, t, d = x.shape and dim=1",
+    "value per channel|running_mean": "statistics of the batch, as of BatchNorm, mix tokens; normalize each "
+    "token by itself, as nn.LayerNorm and nn.RMSNorm do",
+}
+"""What to do, by a pattern of torch's and Python's messages."""
+
 Options = dict[str, Any]
 
 
@@ -78,17 +97,8 @@ def _own_module(name: str, ffn: nn.Module, sizes: tuple[int, int] = (D, F)) -> t
     return (ffn, sizes[0]) if get_variant(name).kind == "block" else (ffn.get_submodule("act"), sizes[1])
 
 
-def _cast(name: str, ffn: nn.Module, sizes: tuple[int, int], dtype: torch.dtype) -> nn.Module:
-    """Cast a network to a dtype, which what the variant computes must keep."""
-    module, width = _own_module(name, ffn.to(dtype), sizes)
-    with torch.no_grad():
-        y = module(torch.ones(5, width, dtype=dtype))
-    assert y.dtype == dtype, f"an input in {dtype} gives {y.dtype}; end forward with .to(x.dtype)"
-    return ffn
-
-
 def shapes(name: str, options: Options) -> None:
-    """The output has the shape and the dtype of the input, at odd sizes too, and is finite and not huge."""
+    """At odd sizes too the output has the input's shape and dtype and its gradient, and no huge numbers."""
     _build(name, options)  # these sizes at least
     for sizes in ODD_SIZES:
         try:
@@ -96,8 +106,11 @@ def shapes(name: str, options: Options) -> None:
         except UsageError:
             continue  # a size that cannot be, said in one line
         module, width = _own_module(name, ffn, sizes)
-        for shape in ((2, 3, width), (width,), (5, width), (1, 1, width)):
-            y = module(torch.randn(shape))
+        for shape in ((2, 3, width), (5, width), (1, 1, width)):
+            x = torch.randn(shape, requires_grad=True)
+            before, y = x.detach().clone(), module(x)
+            assert isinstance(y, Tensor), f"forward gives {type(y).__name__}, no tensor; end it with return y"
+            assert torch.equal(x, before), f"forward {IN_PLACE}"
             assert (y.shape, y.dtype) == (shape, torch.float32), (
                 f"an input of shape {shape} gives {tuple(y.shape)} in {y.dtype} at hidden_size "
                 f"{sizes[0]}, intermediate_size {sizes[1]}; forward must keep shape and dtype"
@@ -106,6 +119,50 @@ def shapes(name: str, options: Options) -> None:
                 f"an input of normal numbers gives NaN, infinity or more than {LOUDEST:,}, which fails other "
                 "checks too; look for a factor, a division, a root or a logarithm"
             )
+            assert y.requires_grad, f"no gradient goes from the output to the input; {TORCH_ONLY}"
+
+
+def repeatable(name: str, options: Options) -> None:
+    """Two calls in evaluation give the same."""
+    module, width = _own_module(name, _build(name, options).eval())
+    x = torch.randn(2, 3, width)
+    assert torch.equal(module(x), module(x)), NOISE
+
+
+def registered(name: str, options: Options) -> None:
+    """Casts, moves to a device and saving reach every tensor and layer that lasts."""
+    module, width = _own_module(name, _build(name, options))
+    reached, before = [*module.modules(), *module.parameters(), *module.buffers()], [*_attributes(module)]
+    module(torch.randn(5, width))  # what it sets anew each time, as weight_norm does, does not last
+    lasting = {(label, id(value)) for label, value in _attributes(module)}
+    for attribute, value in before:
+        if any(value is each for each in reached) or (attribute, id(value)) not in lasting:
+            continue
+        assert not isinstance(value, nn.Module), (
+            f"{attribute} holds layers that are not registered; make it an nn.ModuleList or nn.ModuleDict"
+        )
+        assert not isinstance(value, Tensor), (
+            f"{attribute} is or holds a tensor that is neither parameter nor buffer, which casts, devices "
+            "and saved models miss; make it an nn.Parameter if it is learned, else "
+            f"self.register_buffer({attribute.rpartition('.')[2]!r}, ...)"
+        )
+
+
+def _attributes(ffn: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Name what modules hold, also in lists and dicts."""
+    for prefix, module in ffn.named_modules():
+        for attribute, value in vars(module).items():
+            values = value if isinstance(value, list | tuple) else [value]
+            for each in value.values() if isinstance(value, dict) else values:
+                yield f"{prefix}.{attribute}".removeprefix("."), each
+
+
+def dtypes(name: str, options: Options) -> None:
+    """Cast to another dtype, it keeps that of its input."""
+    for dtype in (torch.float64, torch.bfloat16):
+        module, width = _own_module(name, _build(name, options).to(dtype))
+        y = module(torch.ones(5, width, dtype=dtype))
+        assert y.dtype == dtype, f"an input in {dtype} gives {y.dtype}; end forward with .to(x.dtype)"
 
 
 def extremes(name: str, options: Options) -> None:
@@ -124,7 +181,7 @@ def extremes(name: str, options: Options) -> None:
 
 def tokens(name: str, options: Options) -> None:
     """What a token gives does not depend on the tokens beside it."""
-    ffn = _cast(name, _build(name, options), (D, F), torch.float64)
+    ffn = _build(name, options).double()
     _assert_alone(ffn, torch.randn(2, 3, D, dtype=torch.float64), 1e-8)
 
 
@@ -137,12 +194,13 @@ def _assert_alone(ffn: nn.Module, x: Tensor, tolerance: float) -> None:
     for mode in (False, True):
         y, again = ffn.train(mode)(x), ffn(x)
         if not torch.equal(y, again):
-            return  # there is dropout inside, or noise
+            assert mode, NOISE
+            return  # there is dropout inside
         for one in (number == 0, number == number.max()):  # which sees what follows, or what is before
             off = (ffn(torch.where(one[..., None], x, others)) - y)[one].abs().max()
             assert off <= tolerance * y.abs().max(), (
                 "a token's output changes with the tokens beside it; forward must compute every vector of "
-                "the last dimension by itself, without statistics of the batch"
+                "the last dimension by itself, without sums, means or statistics over tokens"
             )
 
 
@@ -187,7 +245,7 @@ def gradients(name: str, options: Options) -> None:
     except UsageError:
         sizes = (D, F)
         ffn = _build(name, options, sizes, seed=1)
-    ffn = _cast(name, ffn, sizes, torch.float64)
+    ffn = ffn.double().eval()
     wide = torch.randn(5, sizes[0], dtype=torch.float64, requires_grad=True)
     try:
         torch.autograd.gradcheck(lambda x, *_: ffn(x), (wide, *ffn.parameters()))
@@ -201,12 +259,12 @@ def gradients(name: str, options: Options) -> None:
 def bf16(name: str, options: Options) -> None:
     """In bf16, cast or by autocast, the output stays near that of float32, and in its dtype."""
     for width in (D, 256):
-        ffn = _build(name, options, (width, 2 * width), seed=2)
+        ffn = _build(name, options, (width, 2 * width), seed=2).eval()
         x = torch.randn(64, width)
         exact = ffn(x)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             _assert_near(ffn(x), exact, "under autocast")
-        ffn, x = _cast(name, ffn, (width, 2 * width), torch.bfloat16), x.to(torch.bfloat16)
+        ffn, x = ffn.bfloat16(), x.bfloat16()
         y = ffn(x)
         # Of the same rounded numbers: between two experts that score alike, others may be taken.
         _assert_near(y, ffn.float()(x.float()), "in bf16")
@@ -222,7 +280,7 @@ def _assert_near(y: Tensor, exact: Tensor, way: str) -> None:
 
 
 def meta_device(name: str, options: Options) -> None:
-    """It can be built on the meta device, where transformers builds what it loads."""
+    """It can be built on the meta device, where transformers builds what it loads, and stays on it."""
     try:
         with torch.device("meta"):
             ffn = build_ffn(name, D, F, **options)
@@ -236,6 +294,11 @@ def meta_device(name: str, options: Options) -> None:
             f"{label} is on the CPU where the meta device was asked for; make it without torch.linspace "
             "(use torch.arange) and without a device of its own"
         )
+    try:
+        ffn(torch.empty(5, D, device="meta"))
+    except Exception as error:  # what looks at numbers cannot run there
+        if re.search(OTHER_DEVICE, first_line(error)):  # the others name every kind of device
+            raise
 
 
 def saved_state(name: str, options: Options) -> None:
@@ -249,8 +312,8 @@ def saved_state(name: str, options: Options) -> None:
     other.load_state_dict(ffn.state_dict())
     x = torch.randn(5, D)
     assert torch.equal(ffn.eval()(x), other.eval()(x)), (
-        "two networks with the same state dict give different outputs; make every tensor that forward "
-        "uses an nn.Parameter or a buffer (register_buffer), and a list of layers an nn.ModuleList"
+        "two networks with the same state dict give different outputs; make what the constructor draws or "
+        "computes an nn.Parameter or a buffer (register_buffer)"
     )
 
 
@@ -299,7 +362,7 @@ def matrices(name: str, options: Options) -> None:
 
 def compiles(name: str, options: Options) -> None:
     """torch.compile can trace it, and what it traces computes the same."""
-    ffn, x = _build(name, options), torch.randn(5, D, requires_grad=True)
+    ffn, x = _build(name, options).eval(), torch.randn(5, D, requires_grad=True)
     expected = ffn(x)  # what fails without compiling is no matter of it
     try:
         y = torch.compile(ffn, backend="aot_eager")(x)
@@ -334,13 +397,18 @@ def trains(name: str, options: Options) -> None:
             optimizer.step()
 
 
-FIRST = "shapes and dtype"
-CHECKS: dict[str, Callable[[str, Options], None]] = {
-    FIRST: shapes,
-    "zero and large inputs": extremes,
+ROOTS: dict[str, Callable[[str, Options], None]] = {
+    "shapes and dtype": shapes,
+    "the same twice in evaluation": repeatable,
+    "registered tensors and layers": registered,
     "meta device": meta_device,
-    "initial weights": initial_weights,
+    "float64 and bf16 are kept": dtypes,
     "each token by itself": tokens,
+}
+"""Where one fails, those after it would fail for the same reason."""
+CHECKS = ROOTS | {
+    "zero and large inputs": extremes,
+    "initial weights": initial_weights,
     "gradients": gradients,
     "bf16": bf16,
     "state dict": saved_state,
@@ -355,10 +423,7 @@ CHECKS: dict[str, Callable[[str, Options], None]] = {
 def main(args: Sequence[str] | None = None) -> int:
     """Run every check; returns 1 where one failed."""
     flags = parse_flags(CheckArgs, args, prog="ffn-ablations check")
-    spec = find_variant(flags.variant)
-    options = dict(flags.ffn_options or {})
-    spec.num_params(D, F, **options)  # options that do not fit are a mistake of whoever typed them
-    return 0 if passes_all(spec, options) else 1
+    return 0 if passes_all(find_variant(flags.variant), dict(flags.ffn_options or {})) else 1
 
 
 def passes_all(spec: FFNSpec, options: Options) -> bool:
@@ -376,30 +441,32 @@ def passes_all(spec: FFNSpec, options: Options) -> bool:
 
 
 def problems(spec: FFNSpec, options: Options) -> Iterator[tuple[str, str]]:
-    """Run every check; none after that of shapes where that fails, as it would fail for the same reason.
+    """Run every check; none after one of ``ROOTS`` that fails.
 
     Yields:
         The name of a check, and what is wrong and what to do; nothing if it passes.
+
+    Raises:
+        UsageError: If an option does not fit.
     """
     for label in CHECKS:
         yield label, (problem := _problem(label, spec, options))
-        if problem and label == FIRST:
+        if problem and label in ROOTS:
             return
 
 
 def _problem(label: str, spec: FFNSpec, options: Options) -> str:
     try:
         CHECKS[label](spec.name, options)
-    except AssertionError as error:
-        return first_line(error)
-    except Exception as error:  # the variant's own code
-        return f"{_place(spec.name, error)}{type(error).__name__}: {first_line(error)}"
+    except UsageError:  # of options that do not fit, a mistake of whoever typed them
+        raise
+    except Exception as error:  # of a check, or of the variant's own code
+        frames, message = traceback.extract_tb(error.__traceback__), first_line(error)
+        if isinstance(error, AssertionError) and frames[-1].filename == __file__:
+            return message
+        file = variant_file(spec.name)
+        lines = [frame.lineno for frame in frames if file and frame.filename == str(file.path)]
+        place = f"{file.path.name}, line {lines[-1]}: " if file and lines else ""
+        cure = next((cure for pattern, cure in CURES.items() if re.search(pattern, message)), "")
+        return f"{place}{cure} ({message})" if cure else f"{place}{type(error).__name__}: {message}"
     return ""
-
-
-def _place(name: str, error: Exception) -> str:
-    """The line of the user's file that an error came from."""
-    file = variant_file(name)
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if file and frame.filename == str(file.path)]
-    return f"{file.path.name}, line {lines[-1]}: " if file and lines else ""

@@ -61,8 +61,8 @@ class CellState:
 def read_state(study_dir: Path, run_id: str) -> CellState:
     """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.
 
-    A cell that runs outside of SLURM is ``missing`` if no process holds it; one that an archive brought back
-    is ``done``.
+    A cell that runs outside of SLURM is ``missing`` if no process holds it, and one that was done if its
+    folder is gone; one that an archive brought back is ``done``.
     """
     folder = StudyFolder(study_dir)
     file, lock = folder.cell_file(run_id), folder.cell_lock_file(run_id)
@@ -72,6 +72,8 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
         if state.name == "running":
             error = state.error or "its process ended without a result"
             return replace(state, name="missing", may_retry=True, error=error)
+    if state.name == "done" and not folder.run(run_id).path.is_dir():
+        return CellState(name="missing", error="its folder was removed")
     is_restored = state.name == "waiting" and folder.run(run_id).is_archived
     return replace(state, name="done") if is_restored else state
 

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from ffn_variants import FFN_VARIANTS, FFNSpec, register
-from ffn_variants.check import CHECKS, main
-from tests.cases import KINDS, own_spec
+from ffn_variants.check import CHECKS, main, problems
+from ffn_variants.variant_files import load_variant
+from tests.cases import KINDS, listed, own_spec
 
 pytestmark = pytest.mark.usefixtures("own_variants")
 
@@ -83,7 +84,6 @@ def bent(function: Callable[[Tensor, Tensor], Tensor]) -> FFNSpec:
     return spec(lambda: Bent(function))
 
 
-IN_FLOAT32 = bent(lambda x, s: x.float() * s.float())
 NAN = bent(lambda x, s: x * s / torch.relu(x - 1e9))
 WRONG = {
     "shape": (
@@ -109,8 +109,11 @@ WRONG = {
     "width": (bent(lambda x, s: x[..., ::2] * s), "shapes and dtype", "forward must keep shape"),
     "gradient": (bent(lambda x, s: x.detach() * s + 0.1 * x), "gradients", "differ from finite differences"),
     "no gradient": (bent(lambda x, s: x * s.item()), "gradients", "scale gets no gradient, or zeros"),
-    "float32": (IN_FLOAT32, "bf16", "gives torch.float32; end forward with .to(x.dtype)"),
-    "float32 of tokens": (IN_FLOAT32, "each token by itself", "end forward with .to(x.dtype)"),
+    "float32": (
+        bent(lambda x, s: x.float() * s.float()),
+        "float64 and bf16 are kept",
+        "gives torch.float32; end forward with .to(x.dtype)",
+    ),
     "bf16": (bent(lambda x, s: (x * s + 300) - 300), "bf16", "off that of float32; compute what cancels"),
     "meta": (spec(OnTheCpu), "meta device", "knots is on the CPU where the meta device was asked for"),
     "numbers": (
@@ -120,6 +123,12 @@ WRONG = {
     ),
     "buffer": (spec(Lost), "state dict", "buffer act.offset is not in the state dict"),
     "hidden": (spec(Hidden), "state dict", "two networks with the same state dict give different outputs"),
+    "no grad": (
+        bent(lambda x, s: torch.from_numpy(np.tanh(x.detach().numpy()))),
+        "shapes and dtype",
+        "no gradient goes from the output to the input; use torch's functions",
+    ),
+    "written over": (bent(lambda x, s: x.data.mul_(2) * s), "shapes and dtype", "changes its input in place"),
     "numpy": (
         spec(lambda: Scaled(float(np.random.default_rng().random()))),
         "initial weights",
@@ -181,10 +190,49 @@ def test_every_variant_passes_what_the_command_checks(name, check):
     CHECKS[check](name, {})
 
 
+class Dropped(Scaled):
+    """With what looks wrong and is right: dropout, a list of registered layers, the last output, an index."""
+
+    def __init__(self):
+        super().__init__()
+        self.normed = nn.utils.weight_norm(nn.Linear(1, 1))
+        self.layers, self.last = [self.normed], torch.empty(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = nn.functional.dropout(x, 0.1, self.training)
+        index = torch.arange(x.shape[-1])
+        return self.layers[0](super().forward(self.last[..., index])[..., None])[..., 0] * torch.tensor(0.5)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("module", [Scaled, Dropped])
 @pytest.mark.parametrize("check", CHECKS)
-def test_a_right_variant_passes_every_check(check):
-    register(spec(Scaled))
+def test_a_right_variant_passes_every_check(check, module):
+    register(spec(module, multiply_adds=lambda d, f: 2 * d * f + f))
     CHECKS[check]("wrong", {})
+
+
+FILE = """import numpy as np
+import torch
+from torch import nn
+class Own(nn.Module):
+    def __init__(self, hidden_size):
+        super().__init__()
+        self.up = nn.Linear(hidden_size, hidden_size); {init}
+    def forward(self, x):
+        {forward}
+"""
+
+
+@pytest.mark.parametrize(("init", "forward", "check", "line", "words"), listed(__file__, "one cause"))
+def test_a_mistake_is_named_once_with_its_cure(tmp_path, init, forward, check, line, words):
+    """By torch's own messages it would fail many checks, and some of those name another cure."""
+    file = tmp_path / "own.py"
+    file.write_text(FILE.format(init=init, forward=forward), encoding="utf-8")
+    found = [(label, problem) for label, problem in problems(load_variant(f"{file}:Own"), {}) if problem]
+    ((label, problem),) = found
+    assert (label, problem.startswith(f"own.py, line {line}: ")) == (check, bool(line))
+    assert words in problem
 
 
 def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, capsys, repository):

@@ -48,9 +48,13 @@ def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Pa
         write_state(tmp_path, RUN_ID, CellState(name="done"))
         return False
 
+    (tmp_path / RUN_ID).mkdir(parents=True)
     start_state(tmp_path, RUN_ID, log="")
     monkeypatch.setattr(cell_state, "is_locked", let_go)
     assert read_state(tmp_path, RUN_ID).name == "done"
+    (tmp_path / RUN_ID).rmdir()
+    state = read_state(tmp_path, RUN_ID)
+    assert (state.name, state.error) == ("missing", "its folder was removed")
 
 
 def test_a_state_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys) -> None:

@@ -127,6 +127,8 @@ def list_cells(study: Path, *run_ids: str, **more: object) -> None:
 
 def test_watching_sees_cells_that_come_later(tmp_path: Path, monkeypatch, capsys) -> None:
     """A tuned study names its next cells once the ones before are done."""
+    for run_id in (FIRST, SECOND):
+        (tmp_path / run_id).mkdir(parents=True)
     list_cells(tmp_path, FIRST)
     write_state(tmp_path, FIRST, CellState(name="queued", job="7_0"))
     slept: list[float] = []
@@ -149,6 +151,7 @@ def test_watching_sees_cells_that_come_later(tmp_path: Path, monkeypatch, capsys
 
 def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(tmp_path, monkeypatch, capsys):
     """All cells of a round are done, and the next are not named yet; it ends with that command."""
+    (tmp_path / FIRST).mkdir(parents=True)
     list_cells(tmp_path, FIRST)
     write_state(tmp_path, FIRST, CellState(name="done"))
     slept: list[float] = []

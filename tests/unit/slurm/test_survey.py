@@ -54,6 +54,7 @@ def cell(name: str, job: str = "7_0", **more) -> CellState:
 
 
 def state_of(study: Path, state: CellState) -> CellState:
+    (study / CELL).mkdir(parents=True, exist_ok=True)
     write_state(study, CELL, state)
     return survey(study, [CELL])[CELL]
 
@@ -121,6 +122,7 @@ def test_handing_in_overwrites_nothing_that_the_job_has_written(tmp_path: Path) 
     queued_state(tmp_path, CELL, "7_0")
     assert read_state(tmp_path, CELL) == CellState(name="queued", job="7_0", attempts=1)
     write_state(tmp_path, CELL, cell("done"))
+    (tmp_path / CELL).mkdir(parents=True)
     queued_state(tmp_path, CELL, "7_0")
     assert read_state(tmp_path, CELL).name == "done"
 
@@ -185,10 +187,11 @@ def test_each_study_of_a_folder_has_a_line_with_its_states(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     for run_id, name in zip(CELLS, ("done", "failed", "done"), strict=True):
         write_state(tmp_path / "b", run_id, CellState(name=name))
+    (tmp_path / "b" / CELLS[0]).mkdir(parents=True)  # that of the other was removed
     header, *rows = [line.split(None, 2) for line in studies_table(tmp_path).splitlines()]
     assert header == ["study", "cells", "state"]
     assert rows[0] == [str(tmp_path / "a"), "1", "1 waiting"]
-    assert rows[1] == [str(tmp_path / "b"), "3", "2 done, 1 failed"]
+    assert rows[1] == [str(tmp_path / "b"), "3", "1 done, 1 failed, 1 missing"]
     assert rows[2][:2] == [str(tmp_path / "broken"), "-"]
     assert "names no cells" in rows[2][2]
     assert len(rows) == 3
