@@ -189,6 +189,12 @@ def near_study(name: Path, runs: Path = Path("runs")) -> str:
     )
 
 
+def near_file(path: Path) -> str:
+    """Ask for the file or folder beside where a path was misspelt, if one there is called nearly so."""
+    close = closest(path.name, sorted(each.name for each in path.parent.glob("*")))
+    return f"did you mean {path.with_name(close)}? " if close else ""
+
+
 SEED_END = 2**32
 """Seeds of training and fine-tuning are below it, as NumPy and Accelerate take no other."""
 LONGEST_RANGE = 10_000

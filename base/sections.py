@@ -33,7 +33,7 @@ class Section(BaseModel):
     short_names: ClassVar[Mapping[FieldPath, str]] = {}
     """Fields that have a second, shorter name, such as ``ffn`` for ``model.ffn``."""
     hints: ClassVar[Mapping[str, str]] = {}
-    """Flags that mean something else elsewhere: what to type here."""
+    """Flags and keys that mean something else elsewhere: what to write here."""
     common: ClassVar[tuple[str, ...]] = ()
     """Fields by their dotted names that ``--help`` lists, as ``--help all`` lists all; without any, all."""
 
@@ -215,7 +215,8 @@ def _closest(model: type, location: Sequence[str | int]) -> str:
     elsewhere = [path for path, _ in leaf_fields(model) if path[-1] == last] + [short.get(last, ())]
     if len(elsewhere[0]) == 2 and last not in names:
         return f"write {elsewhere[0][1]} under {elsewhere[0][0]}:"
-    return did_you_mean(closest(str(location[-1]), names), known)
+    hint = getattr(model, "hints", {}).get(str(location[0]))
+    return hint or did_you_mean(closest(str(location[-1]), names), known)
 
 
 def _sentence(error: Any) -> str:

@@ -40,7 +40,13 @@ class EvaluateArgs(EvalConfig):
         *("finetune.learning_rate", "finetune.num_train_epochs", "trust_remote_code"),
     )
 
-    hints: ClassVar = {"model": "write a run's folder first, as in: eval runs/STUDY"}
+    hints: ClassVar = {
+        **dict.fromkeys(("model", "model-args"), "write a run's folder first, as in: eval runs/STUDY"),
+        "num-fewshot": "it stands in a task's file; a copy with another goes into --include-path FOLDER",
+        "batch-size": "--batch-tokens N are the tokens of a pass, by device if left out",
+        "limit": "write --max-pairs N",
+        "output-path": "scores are kept in the run's folder: eval/rows.csv, and each item in eval/items/",
+    }
 
     runs: Positional[tuple[Path, ...]]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""

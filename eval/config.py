@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from base.errors import UsageError, shown
+from base.errors import UsageError, shown, unknown_name
 from base.sections import Section, Unlisted
 from eval.finetuning import FinetuneConfig
 from eval.protocol import ProtocolConfig
 from scores.suites import SUITES, SuiteSpec
 
-Suite = Literal[tuple(SUITES)]  # type: ignore[invalid-literal]
+
+def _check_suite(name: object) -> object:
+    if name not in SUITES:
+        raise UsageError(f"{unknown_name('suite', name, SUITES)}; lm-eval's are under tasks (--tasks)")
+    return name
+
+
+Suite = Annotated[Literal[tuple(SUITES)], BeforeValidator(_check_suite)]  # type: ignore[invalid-literal]
 
 
 def _listed(suites: dict[str, SuiteSpec]) -> str:

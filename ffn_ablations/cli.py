@@ -95,7 +95,9 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     last = typed.rpartition(" ")[2]
     alone = (name for name in COMMANDS if name == last or name.endswith(f" {typed}"))
     other = OTHER_WORDS.get(last) or OTHER_WORDS.get(Path(last).suffix)
-    meant = other or next(alone, None) or closest(typed, COMMANDS)
+    names = {name.removeprefix(f"{first} "): name for name in inside or COMMANDS}
+    unlike = f"study run {last}" if first == "study" else None
+    meant = other or next(alone, None) or names.get(str(closest(last, names)), unlike)
     hint = did_you_mean(meant, "ffn-ablations --help lists all")
     raise UsageError(f"unknown command {shown(typed)}, {hint}")
 

@@ -303,6 +303,8 @@ class RunConfig(Section):
         **dict.fromkeys(("texts", "train-file"), "--data.source files --data.train-files FILE are your own"),
         **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
         "--ffn": "a run has one; several are a study, variants: [gelu, swiglu]",
+        "activation": "write --ffn",
+        **dict.fromkeys(("n-layer", "n-embd"), "write --model.num-hidden-layers and --model.hidden-size"),
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
         "config": "write it first, without a flag, as in: train tiny",
         **dict.fromkeys(

@@ -59,6 +59,8 @@ def read_sources(
     path = find_config(path, "config") if path else None
     name = str(path) if path else "config"
     typed = _with_typed_file(typed)
+    if (both := [typed.names[path] for path in (_EPOCHS, _STEPS) if typed.values.get(path)])[1:]:
+        raise UsageError(f"{' and '.join(both)} each say how long a run is; leave one of them out")
     if _EPOCHS in typed.values and _STEPS not in typed.values:  # else a file's max_steps would win
         typed = typed.given("--optim.max-steps", _STEPS, None)
     values = deep_merge(read_yaml(path) if path else {}, overrides or {})

@@ -44,7 +44,11 @@ class Request(Section):
         *("axis", "paired", "paper", "plan"),
     )
 
-    hints: ClassVar = {"metric": "primary names outcomes, scores the columns of a table that are scores"}
+    hints: ClassVar = {
+        "": "name one table or folder, as in: report scores.csv; several tables belong in one file",
+        "metric": "primary names outcomes, scores the columns of a table that are scores",
+        **dict.fromkeys(("input", "file", "data"), "write the table or folder first: report scores.csv"),
+    }
 
     source: Positional[Path | None] = None
     """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a

@@ -294,7 +294,9 @@ def _refuse_mixtures(percentages: pd.DataFrame, origin: str) -> None:
     for (benchmark, task, _), scores in percentages[percentages["size"] > 0].groupby(TASK):
         small, large = (scores["size"][is_small] for is_small in (scores["size"] <= 1, scores["size"] > 1))
         if len(small) and (100 * small).between(large.min() / NEAR, large.max() * NEAR).all():
+            row: Any = scores.loc[small.idxmax()]
             raise UsageError(
-                f"{origin}: scores of {benchmark} {task} are {scores['score'][small.idxmax()]:g} and "
-                f"{scores['score'][large.idxmax()]:g}; write all as percentages"
+                f"{origin}: scores of {benchmark} {task} are {row.score:g} ("
+                f"{run_name((row.family, row.variant, row.seed))}) and {scores['score'][large.idxmax()]:g}; "
+                "write all as percentages"
             )

@@ -122,11 +122,15 @@ def preset_of(options: SubmitArgs) -> ClusterPreset:
             f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
             "cell; leave --cells-per-job and --cells-at-once out"
         )
-    if shutil.which("sbatch") is None or shutil.which("srun") is None:
+    if not all(map(shutil.which, ("sbatch", "srun", "scontrol"))):
         raise UsageError(
-            "no SLURM here: no sbatch on the PATH; log in to the cluster, or use --cluster local"
+            "no SLURM here: no sbatch and srun on the PATH; log in to the cluster, or use --cluster local"
         )
     _refuse_absent_file()
+    # Of all commands this one alone tells at once that nobody is there; sbatch takes 18 s.
+    ping = subprocess.run(("scontrol", "ping"), check=False, capture_output=True, text=True).stdout
+    if " is DOWN" in ping and " is UP" not in ping:
+        raise UsageError("no controller of SLURM is up; give the same command again once squeue works")
     if at_once > in_all:
         raise UsageError(f"--cells-at-once {at_once} is above --cells-per-job {in_all}; raise the latter")
     return preset

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from base.config_input import near_study, studies_in
+from base.config_input import near_file, near_study, studies_in
 from base.errors import UsageError, unexpanded
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
@@ -100,7 +100,7 @@ def read_source(path: Path, request: Request | None = None) -> Source:
     file = shipped_table(path)
     if not file.exists():
         wanted = f"give a study's folder, a rows.parquet or a CSV of scores{unexpanded(path)}"
-        raise UsageError(f"{path} does not exist; {wanted}; {near_study(path)}")
+        raise UsageError(f"{path} does not exist; {near_file(path) or f'{wanted}; '}{near_study(path)}")
     if file.suffix == SUFFIX and (results := read_results(file, request)):
         return _of_table(results, path, request.axis)
     if request.sheet is not None and file.suffix != EXCEL:

@@ -333,7 +333,8 @@ def _told(table: pd.DataFrame, context: _Context) -> list[str]:
 
 def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
     others = [x for x in _told(table, context) if not STEP.fullmatch(x)]
-    is_known = {x: is_known_score(x) for x in others}
+    said = {*context.request.lower_is_better, *context.request.higher_is_better}
+    is_known = {x: x in said or is_known_score(x) for x in others}
     has_figures = {x: table[x].astype(str).str.match(r"\W*\d").any() for x in others}
     numeric = [x for x in others if _is_number(table[x]).any() or (is_known[x] and has_figures[x])]
     unknown = [x for x in numeric if not is_known[x] and not is_beside_scores(x)]
@@ -346,7 +347,8 @@ def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
                 f" has no column variant; if {names} are variants, give each score a row, in pandas: "
                 f'table.melt({others}, var_name="variant", value_name=METRIC), METRIC such as "accuracy"'
             )
-        if "mean" in map(_key, numeric) and {"std", "sd", "sem", "stderr", "n"} & {*map(_key, numeric)}:
+        ends = {_key(name).rpartition("_")[2] for name in numeric}
+        if "mean" in ends and {"std", "sd", "sem", "stderr", "n"} & ends:
             raise context.error(f" has {names}: {WHY}")
         seeds = "; seeds are called seed_1, seed_2" if "".join(unknown).isdecimal() else ""
         told = "say which columns are scores, with --scores: it has numbers in"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator
 
@@ -15,6 +16,7 @@ from scipy import special
 from base.printing import first_few
 from report.significance.axes import Level
 from report.statistics.welch import NO_SPREAD
+from scores.metrics import looks_like_a_loss
 from scores.rows import RunKey, run_name
 from scores.suites import HELD_OUT, is_percentage
 
@@ -26,12 +28,22 @@ FEWEST_DIGITS = 6
 """Of the scores that two runs share before one is taken for a copy."""
 MAX_DECIMALS = 8
 OUTLIER_LEVEL = 0.05
+PASTED_LEVEL = 0.002
+MOST_ITEMS = 100_000
+"""Of a test set that scores may be shares of."""
+_OF_FEW_VALUES = re.compile(r"(?i)f1|mcc|matthews|corr|auc")
+"""Metrics that take few values on a small test set, and no multiples of a share."""
+_FROM_OTHER_UNITS = {"perplexities": np.log, "bits": lambda bits: bits * np.log(2)}
+"""What makes nats of a loss in another unit."""
+NEAR_IN_NATS = 0.05
+"""Share of the lowest loss by which that of an arm in the same unit may differ."""
 SHOWN = 4
 EQUAL_ARMS = (
     "the same scores at every seed, judged as if they were independent; is one a copy, or do they not differ?"
 )
 ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
 SAME = "runs of different models with the same scores, kept; was one copied?"
+PASTED = "the same scores at several seeds, more often than by rounding, kept; were rows copied?"
 SAME_BY_CHANCE = "different runs with the same scores, which may be chance, kept"
 
 
@@ -47,7 +59,8 @@ def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """
     rows, repeated = _without_repeated_keys(rows)
     rows, copied = _without_copies(rows)
-    return rows, [*repeated, *copied]
+    pasted = _names(" ".join(map(str, arm)) for arm in find_pasted(rows))
+    return rows, [*repeated, *copied, *[f"{PASTED}: {pasted}"][: len(pasted)]]
 
 
 def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -127,10 +140,44 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
     return dict(sorted(equal_runs.items()))
 
 
+def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Find arms with one score a run in which scores come again, as of rows that were pasted twice.
+
+    In the order of seeds the equal pairs at each distance are held against a Poisson law: two normal scores
+    of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s). The level of 0.2%
+    is over all distances and arms (Bonferroni).
+
+    Args:
+        rows: What ``normalise_rows`` returns, each key once.
+    """
+    places, arms = rows[SCORE].drop_duplicates(), rows.sort_values("seed").groupby(ARM)["score"]
+    sd = np.sqrt(arms.var().mean())
+    if len(places) != 1 or not sd > NO_SPREAD or _OF_FEW_VALUES.search(" ".join(places.iloc[0])):
+        return []
+    chance = _step(rows["score"].to_numpy()) / (2 * np.sqrt(np.pi) * sd)
+
+    def p_value(scores: np.ndarray) -> float:
+        equal = {lag: (scores[lag:] == scores[:-lag]).sum() for lag in range(1, len(scores))}
+        p = [special.pdtrc(k - 1, (len(scores) - lag) * chance) for lag, k in equal.items() if k]
+        return min(p, default=1.0) * len(equal) * arms.ngroups
+
+    return [arm for arm, x in arms if np.ptp(x) > NO_SPREAD and p_value(x.to_numpy()) < PASTED_LEVEL]
+
+
+def _step(scores: np.ndarray) -> float:
+    """Return the steps that scores come in: of their last decimal, or of one item of a test set."""
+    whole, values = (1.0 if scores.max() <= 1 else 100.0), np.unique(scores)[:50]
+    step = 10.0 ** -max(len(f"{x:.{MAX_DECIMALS}f}".rstrip("0").partition(".")[2]) for x in values)
+    items = np.arange(1, min(MOST_ITEMS, whole / (2 * step)) + 1)
+    shares = values[:, None] * items / whole
+    fits = items[(np.abs(shares - shares.round()) * whole / items < 0.51 * step).all(axis=0)]
+    return max(step, whole / fits[0]) if fits.size else step
+
+
 def gravest_first(*notes: str) -> tuple[str, ...]:
     """Put warnings of what may be counted falsely first, then of lost data, and last how names were read."""
     gravest = (
-        "far too narrow|contradict each other|percent, as",
+        "far too narrow|contradict each other|percent, as|one unit|more often",
         "left out|not scored|counted once",
         "^(?!.*(by the name|read))",
     )
@@ -148,6 +195,7 @@ def notes_on_scores(runs: pd.DataFrame, runs_of_all: pd.DataFrame, baseline: Lev
     yield from balance_notes(runs_of_all, baseline)
     yield from outlier_notes(find_outliers(runs))
     yield from flat_notes(runs)
+    yield from unit_notes(runs)
 
 
 def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
@@ -163,6 +211,7 @@ def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
         base = counts.get((benchmark, family, baseline), 0)
         if n == 1:
             text, arm = "one run only, so nothing can be inferred", f"{family} {variant}"
+            arm += _misspelt(scores[(scores.benchmark == benchmark) & (scores.family == family)], variant)
         elif base > 1 and n != base:
             text = f"runs that differ in number from {baseline}'s"
             arm = f"{family} {variant} {n} against {base}"
@@ -173,6 +222,14 @@ def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
     return [f"{text}: {_names(names)}" for text, names in sorted(where.items())]
 
 
+def _misspelt(scores: pd.DataFrame, variant: Level) -> str:
+    """Ask for a variant that is called nearly so and lacks the seed of the only run of this one."""
+    is_own = scores["variant"] == variant
+    having = scores["variant"][scores["seed"].isin(scores["seed"][is_own])]
+    close = difflib.get_close_matches(str(variant), map(str, {*scores["variant"]} - {*having}), 1, 0.85)
+    return f", did you mean {close[0]}?" if close else ""
+
+
 def flat_notes(scores: pd.DataFrame) -> list[str]:
     """Name arms whose runs all scored the same: often models that give one answer to everything."""
     arms = scores.groupby(["benchmark", *ARM])["score"].agg(["count", "mean", "std"]).reset_index()
@@ -181,6 +238,21 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
         f"{benchmark}: all runs of {family} {', '.join(map(str, group.variant))} score exactly {mean:.4g}, "
         "so these arms add no uncertainty to an interval; do the models tell the answers apart at all?"
         for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
+    ]
+
+
+def unit_notes(scores: pd.DataFrame) -> list[str]:
+    """Name arms of a loss whose mean is that of the lowest arm, once it is taken for one in another unit."""
+    losses = scores[scores["benchmark"].map(lambda benchmark: looks_like_a_loss(str(benchmark)))]
+    means = losses.groupby(["benchmark", *ARM])["score"].mean()
+    means = means[means > 0]
+    lowest = means.groupby(["benchmark", "family"]).transform("min")
+    return [
+        f"{benchmark}: {family} {variant} has {mean:.4g}, like the {low:.4g} of the lowest if one is in "
+        f"{unit} and one in nats; write all in one unit"
+        for unit, in_nats in _FROM_OTHER_UNITS.items()
+        for (benchmark, family, variant), mean, low in zip(means.index, means, lowest, strict=True)
+        if abs(in_nats(mean) - low) < NEAR_IN_NATS * low
     ]
 
 

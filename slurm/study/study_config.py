@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -12,9 +12,10 @@ from base.config_input import LONGEST_RANGE, parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.families import BASELINE, FAMILIES
 from base.options import check_name
-from base.sections import Section, check
+from base.sections import Section, check, leaf_fields
 from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig
+from pretrain.config import RunConfig
 from report.significance.axes import RECIPE, SIZE, TOKENS, Benchmark
 from report.significance.axes import Level as Compared
 from report.significance.factor import check_factor, find_level, levels, listed_heads, noun, parse_contrast
@@ -121,6 +122,13 @@ class ReportConfig(Section):
 
 class StudyConfig(Section):
     """One study, as written in ``configs/studies/*.yaml``."""
+
+    hints: ClassVar = {
+        name: f"write {'it' if name == path[0] else f'{path[0]}: {{{name}: VALUE}}'} under config:"
+        for path, _ in leaf_fields(RunConfig)
+        for name in path
+        if len(path) == 2
+    }
 
     name: Annotated[str, AfterValidator(check_name)]
     """Names the folder below ``runs/``."""

@@ -93,6 +93,8 @@ def read_tune(value: object) -> TuneConfig | None:
         raise unknown_name("key", name, [each for each in own if each != "fields"])
     fields = {str(name): _values(str(name), values) for name, values in value.items() if "." in str(name)}
     others = {name: values for name, values in value.items() if "." not in str(name)}
+    if "seeds" not in others:
+        raise UsageError("name seeds of its runs, which the study has not, as seeds: [101, 102, 103]")
     if fields and not any(is_number(values[0]) for values in fields.values()):
         others.setdefault("widen", 0)
     return check(TuneConfig, {**others, "fields": fields})

@@ -47,9 +47,7 @@ def test_flags_win_over_overrides_over_yaml_over_defaults(write):
     assert config.optim.adam_beta1 == 0.6
 
 
-@pytest.mark.parametrize(
-    ("flags", "steps"), [((), 7), (("--epochs=5",), None), (("--epochs=5", "--max-steps=3"), 3)]
-)
+@pytest.mark.parametrize(("flags", "steps"), [((), 7), (("--epochs=5",), None), (("--max-steps=3",), 3)])
 def test_typed_epochs_go_before_the_steps_of_a_file(write, flags, steps):
     path = write("optim: {max_steps: 7, num_train_epochs: 1}\n")
     assert load_config(path, flags).optim.max_steps == steps

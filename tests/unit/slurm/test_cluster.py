@@ -60,6 +60,19 @@ def test_what_slurm_cannot_find_is_told_at_once(tmp_path: Path, monkeypatch) -> 
         first_start("")
 
 
+@pytest.mark.parametrize(
+    ("backup", "told"), [("true", "no controller of SLURM is up"), ("echo 'b at c is UP'", "does not exist")]
+)
+def test_no_controller_is_up(backup: str, told: str, tmp_path: Path, monkeypatch) -> None:
+    for name in ("sbatch", "srun", "scontrol"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho 'Slurmctld(primary) at a is DOWN'; {backup}; exit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    with pytest.raises(UsageError, match=told):
+        study_run(["absent", "--cluster", "slurm"])
+
+
 @pytest.fixture
 def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of that name where there is none: submitit looks for it, and does not start it."""

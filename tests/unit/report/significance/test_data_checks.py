@@ -1,5 +1,7 @@
 """Every data check: what it finds, what it leaves alone, and that it names its rows."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -165,6 +167,71 @@ def test_equal_runs_of_one_model_are_one_where_that_is_no_chance(scores, arms, m
     cleaned, notes = data_checks.clean_rows(rows_of_runs(scores, arms, metric))
     assert sorted(cleaned.seed.unique()) == [x for x in range(len(scores)) if x not in lost]
     assert [said in note for note in notes] == [True] * (said is not None)
+
+
+def shares(items: int, seeds: int, arms: int, rng: np.random.Generator) -> np.ndarray:
+    """Accuracies in percent on so many items, of which those of an arm stand together."""
+    return 100 * rng.binomial(items, 0.6, (seeds * arms, 1)) / items
+
+
+@pytest.mark.parametrize(
+    ("scores", "num_arms", "pasted"),
+    [
+        (np.array([60.1, 60.2, 60.32, 60.051, 63.69, 64.02, 63.69, 64.02]), 2, [("f", "b")]),
+        (np.array([3.141592, 3.1328, 3.1512, 3.1328, 3.2014, 3.1992, 3.1875, 3.2101]), 2, [("f", "a")]),
+        (np.array([61.0, 60.5, 61.0, 60.0, 63.5, 64.0, 63.5, 64.5]), 2, []),  # halves of a point
+        (np.array([60.0, 60.0, 60.0, 61.02, 61.37, 61.12]), 2, []),  # one answer to everything
+        (shares(277, 5, 6, np.random.default_rng(0)), 6, []),
+        (shares(1821, 10, 4, np.random.default_rng(0)), 4, []),
+        (shares(100, 10, 4, np.random.default_rng(0)).round(1) / 100, 4, []),
+    ],
+)
+def test_seeds_that_were_copied_repeat_more_than_rounding_does(scores, num_arms, pasted):
+    arms = np.repeat(range(num_arms), len(scores) // num_arms)
+    rows = rows_of_runs(scores.reshape(-1, 1), arms)
+    assert data_checks.find_pasted(rows) == pasted
+    assert [data_checks.PASTED in note for note in data_checks.clean_rows(rows)[1]] == [True] * len(pasted)
+
+
+def test_equal_scores_of_rounded_ones_are_rarely_taken_for_copies():
+    rng = np.random.default_rng(0)
+    found = [
+        data_checks.find_pasted(rows_of_runs(rng.normal(60, 0.3, (20, 1)).round(2), np.repeat(range(4), 5)))
+        for _ in range(200)
+    ]
+    assert sum(map(bool, found)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "means", "named"),
+    [
+        ("val_loss", [3.19, 3.17, 22.8], "f c has 22.8, .* perplexities"),
+        ("val_loss", [3.19, 23.9], "f b has 23.9, .* perplexities"),
+        ("val_loss", [3.19, 3.2, 4.6], "f c has 4.6, .* bits"),
+        ("perplexity", [24.1, 23.8, 31.0], None),
+        ("val_loss", [3.1, 3.6, 7.2], None),
+        ("accuracy", [43.3, 62.4, 60], None),
+    ],
+)
+def test_an_arm_in_another_unit_is_named(benchmark: str, means: list[float], named: str | None):
+    rows = [
+        {"benchmark": benchmark, "family": "f", "variant": variant, "score": mean + delta}
+        for variant, mean in zip("abc", means, strict=False)
+        for delta in (-0.01, 0.01)
+    ]
+    notes = data_checks.unit_notes(pd.DataFrame(rows))
+    assert len(notes) == (named is not None)
+    assert named is None or re.search(named, notes[0])
+
+
+def test_a_misspelt_variant_is_asked_for():
+    scores = pd.DataFrame(
+        [("f", v, seed, "blimp", 1.0) for v, seeds in {"swiglu": (1, 3), "swglu": (2,), "swigl": (3,)}.items()
+         for seed in seeds], columns=["family", "variant", "seed", "benchmark", "score"]
+    )  # fmt: skip
+    (note,) = (x for x in data_checks.balance_notes(scores, "swiglu") if x.startswith("one run"))
+    assert "swglu, did you mean swiglu? (blimp)" in note
+    assert "f swigl (blimp)" in note  # which has a seed that swiglu has too
 
 
 def test_lost_data_is_told_before_how_names_were_read():
