@@ -73,7 +73,7 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
             error = state.error or "its process ended without a result"
             return replace(state, name="missing", may_retry=True, error=error)
     if state.name == "done" and not folder.run(run_id).path.is_dir():
-        return CellState(name="missing", error="its folder was removed")
+        return CellState(name="missing", attempts=state.attempts, error="its folder was removed")
     is_restored = state.name == "waiting" and folder.run(run_id).is_archived
     return replace(state, name="done") if is_restored else state
 
