@@ -215,16 +215,18 @@ def refuse_unusable(name: str, sizes: tuple[int, int], options: Options) -> None
     Raises:
         UsageError: Naming what checks all of it.
     """
+    ffn = None
     try:
         with torch.random.fork_rng(devices=[]):
             ffn, x = _build(name, options, sizes), torch.randn(2, 3, sizes[0])
             assert (y := ffn(x)).shape == x.shape, f"forward makes {tuple(y.shape)} of {tuple(x.shape)}"
             _assert_alone(ffn, x, 1e-4)
     except Exception as error:  # the variant's own code
-        problem, file = first_line(error), variant_file(name)
-        if re.search(r"CUDA|Triton|\bCPU\b", problem, re.IGNORECASE):
+        if ffn and re.search(r"CUDA|Triton|\bCPU\b", first_line(error), re.IGNORECASE):
             return  # this machine may have no GPU, and the one that trains may
+        file = variant_file(name)
         how = f"ffn-ablations check {file.path}:{file.attribute}" if file else "ffn_ablations.check(CLASS)"
+        problem = _told(name, error)
         raise UsageError(f"{name} is not trained: {problem}; all that is wrong: {how}") from None
 
 
@@ -461,12 +463,17 @@ def _problem(label: str, spec: FFNSpec, options: Options) -> str:
     except UsageError:  # of options that do not fit, a mistake of whoever typed them
         raise
     except Exception as error:  # of a check, or of the variant's own code
-        frames, message = traceback.extract_tb(error.__traceback__), first_line(error)
-        if isinstance(error, AssertionError) and frames[-1].filename == __file__:
-            return message
-        file = variant_file(spec.name)
-        lines = [frame.lineno for frame in frames if file and frame.filename == str(file.path)]
-        place = f"{file.path.name}, line {lines[-1]}: " if file and lines else ""
-        cure = next((cure for pattern, cure in CURES.items() if re.search(pattern, message)), "")
-        return f"{place}{cure} ({message})" if cure else f"{place}{type(error).__name__}: {message}"
+        return _told(spec.name, error)
     return ""
+
+
+def _told(name: str, error: Exception) -> str:
+    """Say what is wrong: as a check does, or with the line of the user's file and a cure that is known."""
+    frames, message = traceback.extract_tb(error.__traceback__), first_line(error)
+    if isinstance(error, AssertionError) and frames[-1].filename == __file__:
+        return message
+    file = variant_file(name)
+    lines = [frame.lineno for frame in frames if file and frame.filename == str(file.path)]
+    place = f"{file.path.name}, line {lines[-1]}: " if file and lines else ""
+    cure = next((cure for pattern, cure in CURES.items() if re.search(pattern, message)), "")
+    return f"{place}{cure} ({message})" if cure else f"{place}{type(error).__name__}: {message}"

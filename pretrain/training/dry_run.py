@@ -42,11 +42,11 @@ def check_usable(config: ResolvedConfig, num_processes: int = 1) -> None:
     """
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
-    _check_memory(config)
     if (model := config.model).ffn not in read_json(EARLIER_SOURCES):  # it does not ship
         from ffn_variants.check import refuse_unusable  # torch
 
         refuse_unusable(model.ffn, (model.hidden_size, model.intermediate_size), model.ffn_options or {})
+    _check_memory(config)
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))

@@ -282,7 +282,7 @@ def test_a_study_is_evaluated_as_its_file_says(study, tmp_path):
     assert study_config([study]) == OF_STUDY
     assert study_config([tmp_path]) == EvalConfig()
     (study / "study.yaml").write_text("evaluation: {suites: [blmp]}")
-    with pytest.raises(UsageError, match=r"does not say what to evaluate: suites.0: unknown suite 'blmp'; did"):
+    with pytest.raises(UsageError, match=r"what to evaluate: suites.0: unknown suite 'blmp'; did"):
         study_config([study])
 
 

@@ -510,7 +510,7 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: ffa.train(CONFIG, seeds=[1.5]), "give whole numbers"),
         (lambda runs: ffa.train(CONFIG, max_steps=1, warmup_steps=3), "warmup_steps"),
         (lambda runs: ffa.train(CONFIG, seed=1, seeds=[1]), "were both given"),
-        (lambda runs: ffa.evaluate(runs, suites=["blip"]), "suites: unknown suite 'blip'; did you mean 'blimp'?"),
+        (lambda runs: ffa.evaluate(runs, suites=["blip"]), "suites: unknown suite 'blip'; did you mean"),
         (lambda runs: ffa.evaluate(runs, workers=0), "workers is 0"),
         (lambda runs: ffa.evaluate([]), "names no run"),
         (lambda runs: runs[0].push_to_hub("me"), "repo 'me'"),
