@@ -17,6 +17,7 @@ them, is missed.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -189,7 +190,7 @@ def _dotted(node: ast.AST) -> str:
 def source_fingerprint(name: str) -> str:
     """Return 12 hexadecimal digits of the source that computes a variant.
 
-    They are the same wherever the code lies. A process takes them once: they are those of what it imported.
+    They are the same wherever the code lies. Of files a process takes those of what it imported.
 
     Returns:
         Empty where the source cannot be read, as in an archive or of what was typed into a plain Python: not
@@ -239,16 +240,21 @@ def cure(recorded: str) -> str:
     )
 
 
-@functools.cache
 def _fingerprint(spec: FFNSpec) -> str:
+    text = _text_of_files(spec)
     try:
-        text = "\n".join(source_texts(spec))
-    except UnreadableError:
-        try:
-            text = "\n".join(_by_value(spec.build, set()))
-        except (OSError, TypeError):  # as inspect says that there is no source
-            return ""
+        # Anew each time: a cell of a notebook may define again what a class calls.
+        text = "\n".join(_by_value(spec.build, set())) if text is None else text
+    except (OSError, TypeError):  # as inspect says that there is no source
+        return ""
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+@functools.cache
+def _text_of_files(spec: FFNSpec) -> str | None:
+    with contextlib.suppress(UnreadableError):
+        return "\n".join(source_texts(spec))
+    return None
 
 
 def source_texts(spec: FFNSpec) -> list[str]:
@@ -299,6 +305,7 @@ def _by_value(value: Any, seen: set[int]) -> Iterator[str]:
             yield from _by_value(getattr(inner, "cell_contents", inner), seen)
 
 
+@functools.cache
 def _text_of(function: FunctionType) -> str:
     source = textwrap.dedent(inspect.getsource(function))
     try:

@@ -37,7 +37,7 @@ _SUMMARY = r"(?i)(grand )?(average|avg|mean|median|std|std\.? ?dev|sd|sem|total|
 """What rows below a table are called that sum up the others."""
 _STATE = re.compile(r"(.*[./])?(run_?|trial_?)?(state|status)|(is_|has_)?(finished|completed?|succeeded)")
 _FINISHED = r"finished|completed?|success|succeeded|done|terminated|inactive|ok|passed|true|yes"
-_FAILED = r"(?i)diverged|diverges|div|failed|crashed|oom|nan|[+-]?inf(inity)?"
+_FAILED = r"(?i)diverged|diverges|div|failed|crashed|oom|nan"
 """A cell of a run that failed; an empty one, as pandas writes nan, may be of a run that nobody started."""
 _UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|active|pending|pruned|false|no"
 _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run|s)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)

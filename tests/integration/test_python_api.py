@@ -210,13 +210,23 @@ class OwnBend(torch.nn.Module):
 """
 
 
-def run_cell(text: str) -> type:
+def run_cell(text: str, variables: dict[str, Any] | None = None) -> type:
     """Define a class as a notebook does: with no file, and its lines in ``linecache``."""
     name = f"<cell {len(linecache.cache)}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace = {"__name__": "__main__"} if variables is None else variables
     exec(compile(text, name, "exec"), namespace)
     return namespace["OwnBend"]
+
+
+def test_a_cell_that_defines_again_what_a_class_calls_makes_other_runs(tmp_path, own_variants):
+    variables: dict[str, Any] = {"__name__": "__main__"}
+    kind = run_cell(CELL, variables)
+    first = ffa.train(CONFIG | SHORT, ffn=kind, runs_dir=tmp_path)
+    assert run_cell("def bend(x):\n    return x.sin()\n", variables) is kind
+    edited = ffa.train(CONFIG | SHORT, ffn=kind, runs_dir=tmp_path)
+    whole = run_cell(CELL.replace("tanh", "sin"))
+    assert first.loss != edited.loss == ffa.train(CONFIG | SHORT, ffn=whole, runs_dir=tmp_path).loss
 
 
 def test_a_cell_that_was_edited_is_another_run_and_one_that_was_run_again_the_same(tmp_path, own_variants):
