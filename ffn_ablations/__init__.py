@@ -98,6 +98,9 @@ _ELSEWHERE = {
     **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
     **dict.fromkeys(("load_model", "from_pretrained"), "load(folder).model"),
     **dict.fromkeys(("run_study", "sweep"), "study(file).run(), or .run(dry_run=True)"),
+    **dict.fromkeys(("plot", "plot_curves", "plot_runs"), "runs.plot(), or compare(...).plot()"),
+    "perplexity": "run.perplexity, or evaluate(run, texts=[...])",
+    **dict.fromkeys(("count_parameters", "num_parameters"), 'variants(hidden_size, ffn_budget="params")'),
     **dict.fromkeys(("read_scores", "load_scores"), "compare(path), which reads tables; .data is the frame"),
     "report": "compare(scores).save(folder)", "Trainer": "train(...)",
 }  # fmt: skip

@@ -24,7 +24,7 @@ from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
 from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords
 from ffn_ablations.runs import Framed, Run, Runs, as_runs, of_one_source
-from ffn_ablations.tables import Table, letters
+from ffn_ablations.tables import OTHER_NAMES, Table, letters
 from ffn_ablations.wording import as_keywords, shown_briefly
 from report.analysis import Analysis
 from report.compute import analyse
@@ -45,6 +45,8 @@ from scores.declarations import OnlyFractionsError
 from scores.rows import NO_METRIC, ROW_COLUMNS, to_csv
 from scores.suites import HELD_OUT
 
+NARROW_IN = 3
+"""Axes less wide have no place for a legend."""
 VERDICT_COLUMNS = (
     *("variant", "benchmark", "family", "contrast", "estimate", "low", "high", "unit", "p", "is_primary"),
     "verdict",
@@ -315,14 +317,6 @@ def _cell(value: Any) -> str:
     return "" if pd.isna(value) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-_COLUMNS = {
-    **dict.fromkeys(("p_values", "pvalues", "p_value"), "p"),
-    **dict.fromkeys(("effects", "effect", "differences", "difference", "estimates"), "estimate"),
-    "verdict": "verdict", "mean": "mean", "means": "mean", "std": "sd",
-}  # fmt: skip
-"""What others call columns of ``verdicts`` and ``scores``, which are then given by variant."""
-
-
 _FIGURES = (".png", ".pdf", ".svg")
 _FILES = (".html", ".md", ".json", ".csv", ".tex", *_FIGURES)
 _OTHER_FILES = (".txt", ".tsv", ".xlsx", ".parquet", ".jpg", ".jpeg", ".pkl", ".yaml")
@@ -339,7 +333,7 @@ class Row(pd.Series):
     """A row of ``verdicts``, whose values have the names that columns have for a ``Comparison``."""
 
     def __getattr__(self, name: str) -> Any:  # type: ignore[bad-override]
-        return super().__getattr__(_COLUMNS.get(name, name))
+        return super().__getattr__(OTHER_NAMES.get(name, name))
 
 
 def _by_variant(table: pd.DataFrame) -> pd.DataFrame:
@@ -365,9 +359,9 @@ class Comparison(Framed):
     }  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _COLUMNS:
+        column = OTHER_NAMES.get(name, name)
+        if column not in ("estimate", "p", "verdict", "mean", "sd"):
             return super().__getattr__(name)
-        column = _COLUMNS[name]
         return _by_variant(self.scores if column in ("mean", "sd") else self.verdicts)[column]
 
     @property
@@ -452,6 +446,7 @@ class Comparison(Framed):
         """Return ``verdicts`` as a table in Markdown, numbers to four digits; a path has it written, too."""
         return _written(markdown.table(VERDICT_COLUMNS, [list(map(_cell, row)) for row in self]), path)
 
+    @one_line_errors()
     def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the primary comparisons as a LaTeX table, for booktabs; a path has it written, too."""
         return _written(comparison_table(self.analysis), path)
@@ -491,7 +486,13 @@ class Comparison(Framed):
 
     @one_line_errors()
     def plot(
-        self, kind: str = "forest", *, outcome: str | None = None, family: str | None = None, ax: Any = None
+        self,
+        kind: str = "forest",
+        *,
+        outcome: str | None = None,
+        family: str | None = None,
+        ax: Any = None,
+        figsize: tuple[float, float] | None = None,
     ) -> Axes:
         """Draw one figure.
 
@@ -500,8 +501,9 @@ class Comparison(Framed):
                 ``learning-curve-differences``.
             outcome: None takes the first of the report.
             family: Where a figure is of one; None takes the first.
-            ax: Where to draw it, in a figure whose layout becomes constrained if it has none; None makes a
-                figure of pyplot's.
+            ax: Where to draw it, in a figure whose layout becomes constrained if it has none; narrow ones get
+                no legend. None makes a figure of pyplot's.
+            figsize: Width and height of that figure in inches.
 
         Returns:
             The axes, which have the ``savefig`` of their figure.
@@ -512,13 +514,15 @@ class Comparison(Framed):
         panel = find_panel(self.analysis, kind, outcome, family)
         # pyplot finds its backend with its first figure, and then says whether it is interactive: outside of
         # what is put back.
-        size = (panel.width, panel.height)
+        size = figsize or (panel.width, panel.height)
         figure = pyplot.figure(figsize=size, layout="constrained") if ax is None else None
         with matplotlib.rc_context(STYLE):
             axes: Any = ax if figure is None else figure.subplots()
             panel.draw(axes)
             if panel.handles and figure is not None:
                 add_legend(figure, panel.handles)
+            elif axes.get_window_extent().width < NARROW_IN * axes.figure.dpi:
+                axes.locator_params(axis="x", nbins=3)
             elif panel.handles:
                 axes.legend(handles=list(panel.handles), fontsize=SMALL)
         if figure is None and (whole := axes.get_figure(root=True)).get_layout_engine() is None:

@@ -47,8 +47,11 @@ _HINTS = {
     "n_jobs": "runs are trained in turn; ffn_ablations.study(FILE).run(workers=2) trains two at once",
     "device": "set CUDA_VISIBLE_DEVICES to nothing before Python starts, to compute on the CPU",
     "do_sample": "temperature=0 takes the likeliest token each time",
-    **dict.fromkeys(("correction", "method", "test"), "intervals are Welch's, and corrected together"),
+    **dict.fromkeys(
+        ("correction", "method", "test"), "leave it out: intervals are Welch's, corrected together"
+    ),
     **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
+    "name": 'ffn={"my-name": MyFFN} names an FFN, run_name="my-run" the folder',
     **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
     **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),
     **dict.fromkeys(("grid_size", "ffn_kwarg", "ffn_kwargs", "options"), _OPTIONS),
@@ -136,7 +139,7 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
     values: dict[FieldPath, Any] = {}
     names: dict[FieldPath, str] = {}
     for name in keywords:
-        if hint := kind.hints.get(name.replace("_", "-")):
+        if name not in _ALIASES and (hint := kind.hints.get(name.replace("_", "-"))):
             hint = re.sub(r"--([\w.-]+)", lambda flag: as_keyword(flag[1]), hint)
             raise KeywordError(f"unknown setting {name!r}; {hint}")
     for name, value in _flat(keywords, paths, others=others):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
 from torch import nn
 from transformers import PreTrainedModel
 
-from base.errors import UsageError, shown
+from base.errors import UsageError
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.own_values import ffn_settings, settings_of_pair
 from ffn_ablations.runs import Run, as_html
@@ -37,7 +38,7 @@ class Variants(Table):
         return self.index
 
     def to_string(self, *arguments: Any, **settings: Any) -> Any:  # type: ignore[bad-override]
-        return self.to_frame().to_string(*arguments, **settings)  # which iterates over columns
+        return self.to_pandas().to_string(*arguments, **settings)  # which iterates over columns
 
 
 @one_line_errors()
@@ -137,16 +138,14 @@ def register(name: Any, ffn: Any = None) -> Any:
         ffn: What ``train`` takes, but no name.
 
     Returns:
-        The FFN.
+        The FFN; for a name alone the decorator of it.
 
     Raises:
         UsageError: If it is none, or has the name of a variant that was not given in this process.
     """
     name, ffn = ("", name) if ffn is None else (name, ffn)
     if isinstance(ffn, str):
-        raise UsageError(
-            f'{shown(ffn)} is a name; register("mine", MyFFN) registers a class, or what makes one'
-        )
+        return partial(register, ffn)
     named = replace(ffn, name=name) if name and isinstance(ffn, FFNSpec) else ffn
     ffn_settings(named, name, is_renamed=bool(name))
     return ffn

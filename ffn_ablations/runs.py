@@ -73,7 +73,21 @@ class Framed:
 
 
 class Config(dict[str, Any]):
-    """A nested configuration, where a setting is found by its last name too: ``config["hidden_size"]``."""
+    """A nested configuration: ``config.model.hidden_size``, or ``config["hidden_size"]`` by its last name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            found = self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+        if type(found) is dict:  # a section, of which a setting may be changed
+            self[name] = found = Config(found)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
 
     def __missing__(self, name: str) -> Any:
         sections = {key: each for key, each in self.items() if isinstance(each, dict)}
@@ -246,7 +260,7 @@ class Run(Trained):
     @property
     def curve(self) -> pd.DataFrame:
         """The held-out loss in the course of training: step, loss (nats), tokens, hours."""
-        return pd.DataFrame(self.facts.curve, columns=list(Evaluation._fields))
+        return Table(self.facts.curve, columns=list(Evaluation._fields))
 
     @property
     def scores(self) -> pd.DataFrame:

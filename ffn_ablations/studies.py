@@ -114,11 +114,12 @@ class Study:
     file: Path | None
     runs_dir: Path | None = None
 
-    def __init__(self, folder: Path, file: Path | None = None, runs_dir: Path | None = None, **others: Any):
-        if others or not (file or Path(folder).is_dir()):
-            raise KeywordError(
-                f"Study takes a study's folder; study({str(folder)!r}, ...) opens or writes one"
-            )
+    def __init__(
+        self, folder: Any = None, file: Path | None = None, runs_dir: Path | None = None, **others: Any
+    ):
+        if others or folder is None or not (file or Path(folder).is_dir()):
+            name = "name" if folder is None else repr(str(folder))
+            raise KeywordError(f"Study takes a study's folder; study({name}, ...) opens or writes one")
         vars(self).update(folder=Path(folder), file=file, runs_dir=runs_dir)
 
     @one_line_errors()

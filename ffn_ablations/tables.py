@@ -9,12 +9,27 @@ import pandas as pd
 
 from base.errors import unknown_name
 
+OTHER_NAMES = {
+    "ffn": "variant", "std": "sd", "means": "mean", "losses": "loss",
+    **dict.fromkeys(("p_values", "pvalues", "p_value", "pvalue"), "p"),
+    **dict.fromkeys(("effects", "effect", "differences", "difference", "diff", "estimates"), "estimate"),
+}  # fmt: skip
+"""What others call columns."""
+
 
 class Table(pd.DataFrame):
     """A data frame of which a text that is no column names rows: ``table["swiglu"]``; it prints every column.
 
-    Its column ``variant`` is ``ffn``, too. What is made of it, as by ``query``, is a frame of pandas's own.
+    Columns have the names of others, too: ``ffn``, ``difference``, ``p_value``. A property called as a method
+    returns itself.
     """
+
+    @property
+    def _constructor(self) -> type[Table]:
+        return Table
+
+    def __call__(self, *_: Any) -> Table:
+        return self
 
     def __repr__(self) -> str:
         width = max(100, pd.get_option("display.width") or 0)
@@ -24,20 +39,35 @@ class Table(pd.DataFrame):
 
     def groupby(self, by: Any = None, *arguments: Any, **settings: Any) -> Any:  # type: ignore[bad-override]
         """Group as pandas does."""
-        keys = [self._known(key) for key in by] if isinstance(by, list) else self._known(by)
-        return super().groupby(keys, *arguments, **settings)
+        return super().groupby(self._known(by), *arguments, **settings)
+
+    def pivot(self, **names: Any) -> pd.DataFrame:  # type: ignore[bad-override]
+        """Turn as pandas does."""
+        return super().pivot(**{each: self._known(name) for each, name in names.items()})
+
+    def pivot_table(self, *arguments: Any, **settings: Any) -> pd.DataFrame:  # type: ignore[bad-override]
+        """Turn and average as pandas does."""
+        return super().pivot_table(*arguments, **{each: self._known(name) for each, name in settings.items()})
 
     def _known(self, key: Any) -> Any:
-        return "variant" if isinstance(key, str) and key == "ffn" and key not in self.columns else key
+        if isinstance(key, list):
+            return [self._known(each) for each in key]
+        ours = OTHER_NAMES.get(key, key) if isinstance(key, str) else key
+        names = [*self.columns, *self.index.names] if isinstance(key, str) else []
+        return ours if key not in names and ours in names else key
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> Table:
+        """Return it, as it is a data frame."""
+        return self
+
+    def to_pandas(self) -> pd.DataFrame:
         """Return it as a frame of pandas's own."""
         return pd.DataFrame(self)
 
-    to_pandas = to_frame
-
     def __getitem__(self, key: Any) -> Any:
         key = self._known(key)
+        if isinstance(key, list) and self.index.name in key:
+            return self.reset_index()[key]
         if not isinstance(key, str) or key in self.columns:
             return super().__getitem__(key)
         names = self.index.get_level_values(0).astype(str)
