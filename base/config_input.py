@@ -183,9 +183,7 @@ def near_study(name: Path, runs: Path = Path("runs")) -> str:
     close = own.get(str(closest(name.name, own)))
     hint, some = f"did you mean {close}? " if close else "", ", ".join([*own][:8])
     return (
-        f"{hint}Studies in {runs}: {some}"
-        if some
-        else f"no study is in {runs}: --runs-dir names another folder"
+        f"{hint}Studies in {runs}: {some}" if some else f"no study is in {runs}; give the path of its folder"
     )
 
 

@@ -41,7 +41,10 @@ class EvaluateArgs(EvalConfig):
     )
 
     hints: ClassVar = {
-        **dict.fromkeys(("model", "model-args"), "write a run's folder first, as in: eval runs/STUDY"),
+        **dict.fromkeys(
+            ("model", "model-args"),
+            "leave it out: a run's folder is the model, as in: eval RUN --tasks blimp",
+        ),
         "num-fewshot": "it stands in a task's file; a copy with another goes into --include-path FOLDER",
         "batch-size": "--batch-tokens N are the tokens of a pass, by device if left out",
         "limit": "write --max-pairs N",

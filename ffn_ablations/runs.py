@@ -30,6 +30,7 @@ from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.inputs.study_checks import of_newest_sources
 from report.significance.axes import plain
+from scores.suites import SUITES
 from slurm.cell_state import peek_listing
 
 
@@ -529,6 +530,8 @@ def as_runs(runs: object) -> Runs:
         return Runs([runs])
     if isinstance(runs_of_study := getattr(runs, "runs", None), Runs):
         return runs_of_study
+    if isinstance(runs, str) and runs in SUITES:
+        raise UsageError(f'"{runs}" is a suite; the runs come first: evaluate(runs, "{runs}")')
     if isinstance(runs, str | os.PathLike):
         return Runs(runs)
     if isinstance(runs, Sequence) and len(runs):

@@ -57,6 +57,10 @@ CURES = {
     "make those of forward with device=x.device, dtype=x.dtype",
     "leaf Variable": IN_PLACE,
     r"call numpy\(\)": TORCH_ONLY,
+    r"before Module.__init__": "call super().__init__() first in __init__",
+    r"forward\(\) (missing|takes)": "forward gets the input alone, forward(self, x); give all else a default",
+    "same dtype": "keep the dtype of x: no .half(), .float() or other dtype of its own",
+    "shapes cannot be multiplied": "take the widths in __init__(self, hidden_size, intermediate_size)",
     "values to unpack .*got|Dimension out of range|number of (subscripts|dimensions)": "forward must take "
     "any shape that ends in D, also (T, D): x.shape[-1] and dim=-1, not b, t, d = x.shape and dim=1",
     "value per channel|running_mean": "statistics of the batch, as of BatchNorm, mix tokens; normalize each "
@@ -123,10 +127,17 @@ def shapes(name: str, options: Options) -> None:
 
 
 def repeatable(name: str, options: Options) -> None:
-    """Two calls in evaluation give the same."""
+    """Two calls in evaluation give the same, and no number is counted that saved models miss."""
     module, width = _own_module(name, _build(name, options).eval())
     x = torch.randn(2, 3, width)
     assert torch.equal(module(x), module(x)), NOISE
+    before = _numbers(module.train())
+    module(x)
+    changed = [label for label, number in _numbers(module).items() if number != before.get(label, number)]
+    assert not changed, (
+        f"{', '.join(changed)} changes from call to call in training, which saved models miss; make it "
+        "a buffer (register_buffer)"
+    )
 
 
 def registered(name: str, options: Options) -> None:
@@ -146,6 +157,10 @@ def registered(name: str, options: Options) -> None:
             "and saved models miss; make it an nn.Parameter if it is learned, else "
             f"self.register_buffer({attribute.rpartition('.')[2]!r}, ...)"
         )
+
+
+def _numbers(ffn: nn.Module) -> dict[str, float]:
+    return {label: value for label, value in _attributes(ffn) if isinstance(value, int | float)}
 
 
 def _attributes(ffn: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -233,6 +248,9 @@ def refuse_unusable(name: str, sizes: tuple[int, int], options: Options) -> None
 def gradients(name: str, options: Options) -> None:
     """The gradients are those of finite differences in float64, and every parameter has one."""
     ffn = _build(name, options)
+    with torch.no_grad():
+        for parameter in ffn.parameters():  # zeros at first let no gradient through to what is before
+            parameter += 0.02 * torch.randn_like(parameter)
     x = torch.randn(3, 7, D, requires_grad=True)
     ffn(x).square().sum().backward()
     without = [label for label, p in ffn.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
@@ -329,6 +347,13 @@ def initial_weights(name: str, options: Options) -> None:
     assert not one or not all(map(torch.equal, one, other)), (
         "the initial weights are the same at every seed; draw them with torch's global generator"
     )
+    for label, module in _build(name, options).named_modules():
+        if isinstance(module, nn.Linear) and "weight" in module._parameters:  # not of weight_norm
+            bound = module.in_features**-0.5  # of torch's own, which are uniform
+            assert bound / 4 < module.weight.abs().max() <= bound, (
+                f"{label}.weight is set in the constructor, but a model draws every nn.Linear anew; keep "
+                "initial weights of your own in an nn.Parameter"
+            )
 
 
 def counts(name: str, options: Options) -> None:

@@ -253,13 +253,16 @@ def _text_lines(file: IO[bytes], path: Path) -> Iterator[str]:
         for number, line in enumerate(file, start=1):
             text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if b"\0" in text:
-                raise UsageError(f"{path}: line {number} holds a NUL byte; this is not a text file")
+                raise UsageError(
+                    f"{path}: line {number} holds a NUL byte; this is no text file, or one in UTF-16: iconv "
+                    f"-f UTF-16 -t UTF-8 {path} > new.txt"
+                )
             yield text.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise UsageError(
             f"{path}: line {number} is not UTF-8 text (byte 0x{byte:02x}); convert the file to UTF-8, as in "
-            f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > new.txt"
+            f"iconv -f WINDOWS-1252 -t UTF-8 {path} > new.txt"
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(

@@ -44,7 +44,7 @@ def tables(analysis: Analysis, has_design: bool) -> Mapping[str, pd.DataFrame]:
 
 def _warnings(analysis: Analysis) -> str:
     if not analysis.warnings:
-        return "Data checks: no repeated scores, copies, outliers or uneven numbers of runs."
+        return "Data checks: found no repeated scores, copies, outliers or uneven numbers of runs."
     return "\n".join(["**Data checks**", "", *(f"- {escape(note)}" for note in analysis.warnings)])
 
 

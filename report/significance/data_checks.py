@@ -145,7 +145,7 @@ def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
 
     In the order of seeds the equal pairs at each distance are held against a Poisson law: two normal scores
     of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s). The level of 0.2%
-    is over all distances and arms (Bonferroni).
+    is over all distances, each arm and all arms together (Bonferroni).
 
     Args:
         rows: What ``normalise_rows`` returns, each key once.
@@ -156,12 +156,15 @@ def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
         return []
     chance = _step(rows["score"].to_numpy()) / (2 * np.sqrt(np.pi) * sd)
 
-    def p_value(scores: np.ndarray) -> float:
-        equal = {lag: (scores[lag:] == scores[:-lag]).sum() for lag in range(1, len(scores))}
-        p = [special.pdtrc(k - 1, (len(scores) - lag) * chance) for lag, k in equal.items() if k]
-        return min(p, default=1.0) * len(equal) * arms.ngroups
+    def are_pasted(*several: np.ndarray) -> bool:
+        lags = range(1, max(map(len, several)))
+        equal = {lag: np.concatenate([x[lag:] == x[:-lag] for x in several]) for lag in lags}
+        p = [special.pdtrc(x.sum() - 1, len(x) * chance) for x in equal.values() if x.any()]
+        return min(p, default=1.0) * len(lags) * (arms.ngroups + 1) < PASTED_LEVEL
 
-    return [arm for arm, x in arms if np.ptp(x) > NO_SPREAD and p_value(x.to_numpy()) < PASTED_LEVEL]
+    uneven = {arm: x.to_numpy() for arm, x in arms if np.ptp(x) > NO_SPREAD}
+    pasted = [arm for arm, x in uneven.items() if are_pasted(x)]
+    return pasted or (list(uneven) if uneven and are_pasted(*uneven.values()) else [])
 
 
 def _step(scores: np.ndarray) -> float:

@@ -253,6 +253,7 @@ def absolute_variant(text: Any, folder: Path, source: str) -> Any:
     if isinstance(text, dict) and len(text) == 1:
         name, options = next(iter(text.items()))
         words = [str(name), *(f"{key}={value}" for key, value in mapping(options).items())]
+        words[-1] += "" if isinstance(options, dict) else f"={options}"
         raise UsageError(f'{source}: {text} is a mapping; write "{" ".join(words)}"')
     place, options = split_file(text) if isinstance(text, str) else ("", "")
     if not names_file(place):

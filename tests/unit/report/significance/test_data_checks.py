@@ -179,6 +179,8 @@ def shares(items: int, seeds: int, arms: int, rng: np.random.Generator) -> np.nd
     [
         (np.array([60.1, 60.2, 60.32, 60.051, 63.69, 64.02, 63.69, 64.02]), 2, [("f", "b")]),
         (np.array([3.141592, 3.1328, 3.1512, 3.1328, 3.2014, 3.1992, 3.1875, 3.2101]), 2, [("f", "a")]),
+        # each arm alone may be chance, all together are not
+        (np.tile([[60.1, 61.2, 60.7], [62.4, 61.9, 62.8]], 2).ravel(), 2, [("f", "a"), ("f", "b")]),
         (np.array([61.0, 60.5, 61.0, 60.0, 63.5, 64.0, 63.5, 64.5]), 2, []),  # halves of a point
         (np.array([60.0, 60.0, 60.0, 61.02, 61.37, 61.12]), 2, []),  # one answer to everything
         (shares(277, 5, 6, np.random.default_rng(0)), 6, []),
@@ -190,7 +192,7 @@ def test_seeds_that_were_copied_repeat_more_than_rounding_does(scores, num_arms,
     arms = np.repeat(range(num_arms), len(scores) // num_arms)
     rows = rows_of_runs(scores.reshape(-1, 1), arms)
     assert data_checks.find_pasted(rows) == pasted
-    assert [data_checks.PASTED in note for note in data_checks.clean_rows(rows)[1]] == [True] * len(pasted)
+    assert [data_checks.PASTED in note for note in data_checks.clean_rows(rows)[1]] == [True] * bool(pasted)
 
 
 def test_equal_scores_of_rounded_ones_are_rarely_taken_for_copies():
