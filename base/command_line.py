@@ -36,16 +36,13 @@ LONGEST_HELP = 76
 _SWITCHES = {"True": True, "False": False}
 
 
-def read_flags(
-    kind: type[Section], args: Sequence[str] | None = None, prog: str = "", description: str | None = None
-) -> Typed:
+def read_flags(kind: type[Section], args: Sequence[str] | None = None, prog: str = "") -> Typed:
     """Find what a command line gives to each field of a section; for ``--help``, print it and exit.
 
     Args:
-        kind: What the command line is for; its field docstrings are the help.
+        kind: What the command line is for; its docstring and those of its fields are the help.
         args: The command line without the command; None takes that of the process.
         prog: The command, as a user types it.
-        description: What ``--help`` says first; None takes the docstring of ``kind``.
 
     Raises:
         UsageError: For an unknown flag, with the closest match, and for one without its value or left out.
@@ -54,7 +51,7 @@ def read_flags(
     is_whole = any(pair in (("--help", "all"), ("-h", "all")) for pair in pairwise(args))
     if {"--help", "-h"} & {*args}:
         describe_fields(kind)
-    flags = _Flags(kind, prog, description, is_whole)
+    flags = _Flags(kind, prog, is_whole)
     try:
         namespace, unknown = flags.parser.parse_known_intermixed_args(args)
     except ArgumentError as error:
@@ -75,15 +72,13 @@ def read_flags(
     return Typed(values, {path: flags.names[path] for path in words})
 
 
-def parse_flags(
-    kind: type[Arguments], args: Sequence[str] | None = None, prog: str = "", description: str | None = None
-) -> Arguments:
+def parse_flags(kind: type[Arguments], args: Sequence[str] | None = None, prog: str = "") -> Arguments:
     """Read flags into a section, and check them; otherwise as ``read_flags``.
 
     Raises:
         UsageError: As well for a value that is not allowed.
     """
-    return check(kind, {}, read_flags(kind, args, prog, description))
+    return check(kind, {}, read_flags(kind, args, prog))
 
 
 def describe_fields(kind: type[Section]) -> None:
@@ -113,13 +108,13 @@ class _Flags:
         positions: Those that are given without a name.
     """
 
-    def __init__(self, kind: type[Section], prog: str, description: str | None, is_whole: bool) -> None:
+    def __init__(self, kind: type[Section], prog: str, is_whole: bool) -> None:
         self.fields: Mapping[FieldPath, FieldInfo] = dict(leaf_fields(kind))
         self.names: dict[FieldPath, str] = {}
         self.positions: list[FieldPath] = []
         self.parser = ArgumentParser(
             prog,
-            description=description or inspect.getdoc(kind),
+            description=inspect.getdoc(kind),
             formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=32),
             allow_abbrev=False,
             exit_on_error=False,

@@ -1,12 +1,4 @@
-"""How often a report claims a difference that is none, and how many it finds: docs/error-rates.md.
-
-    python -m benchmarks.claims --out FOLDER --workers 2
-
-Simulates studies of many shapes. Their scores go through the report's own comparisons, correction and
-verdicts (``report.verdicts.findings``); beside them stand Welch's tests with Holm's correction of the
-same studies. Prints markdown; numbers are percentages. With ``--out`` every finished entry is a line of
-``entries.jsonl`` there and is not simulated again; the tables are written beside it.
-"""
+"""How often a report claims a difference that is none: docs/error-rates.md."""
 
 from __future__ import annotations
 
@@ -108,7 +100,15 @@ class Entry(NamedTuple):
 
 
 class ClaimsArgs(Section):
-    """Simulate the claims of reports."""
+    """How often a report claims a difference that is none, and how many it finds: docs/error-rates.md.
+
+        python -m benchmarks.claims --out FOLDER --workers 2
+
+    Simulates studies of many shapes. Their scores go through the report's own comparisons, correction and
+    verdicts (``report.verdicts.findings``); beside them stand Welch's tests with Holm's correction of the
+    same studies. Prints markdown; numbers are percentages. With ``--out`` every finished entry is a line of
+    ``entries.jsonl`` there and is not simulated again; the tables are written beside it.
+    """
 
     out: Path | None = None
     """Folder for finished entries and the tables; None prints the tables and keeps nothing."""
@@ -271,7 +271,7 @@ def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Print the tables as markdown."""
-    options = parse_flags(ClaimsArgs, args, prog="python -m benchmarks.claims", description=__doc__)
+    options = parse_flags(ClaimsArgs, args, prog="python -m benchmarks.claims")
     written = tables_of(records_of(entries(), options))
     if options.out is not None:
         (options.out / "tables.md").write_text(written)

@@ -1,16 +1,4 @@
-"""The report of a study of the full size: its time and memory, and its statistics.
-
-OMP_NUM_THREADS=2 python -m benchmarks.report
-python -m benchmarks.report --variants 4 --tasks 10 --items 100 --study /tmp/study
-
-Writes a study folder of made-up scores in the real format, unless --study names one that is there already,
-and measures
-
-    report      the whole command in a process of its own, on two cores: seconds and peak memory
-    statistics  all comparisons of one benchmark, in this process
-
-Prints markdown.
-"""
+"""How long a report of the full size takes."""
 
 from __future__ import annotations
 
@@ -53,7 +41,19 @@ CORES = 2
 
 
 class ReportBenchmarkArgs(Section):
-    """Measure the report of a made-up study."""
+    """The report of a study of the full size: its time and memory, and its statistics.
+
+    OMP_NUM_THREADS=2 python -m benchmarks.report
+    python -m benchmarks.report --variants 4 --tasks 10 --items 100 --study /tmp/study
+
+    Writes a study folder of made-up scores in the real format, unless --study names one that is there
+    already, and measures
+
+        report      the whole command in a process of its own, on two cores: seconds and peak memory
+        statistics  all comparisons of one benchmark, in this process
+
+    Prints markdown.
+    """
 
     variants: int = 14
     """The baseline among them."""
@@ -218,7 +218,7 @@ def measure(study: Path, rounds: int) -> None:
 
 def main() -> None:
     """Write the study where it is not there, and measure."""
-    args = parse_flags(ReportBenchmarkArgs, prog="python -m benchmarks.report", description=__doc__)
+    args = parse_flags(ReportBenchmarkArgs, prog="python -m benchmarks.report")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     versions = ", ".join(

@@ -1,17 +1,4 @@
-"""A study of many cells: how long it takes to expand it and to find what is done.
-
-python -m benchmarks.study
-python -m benchmarks.study --seeds 6 --budget width
-
-Writes a study of two families, ten variants and as many seeds as named, and the folders of its finished runs:
-configs, scores of BLiMP and GLUE as recorded by an evaluation, and weights of the given size. Then measures
-
-    import    what both need, in a process of its own
-    expand    load_study: every cell's config, checked, with its hash
-    done      is_done of every cell, as at a second submission: every file is read for the first time
-
-each in a new process in every round. Prints markdown.
-"""
+"""How long it takes to expand a study of many cells."""
 
 from __future__ import annotations
 
@@ -67,7 +54,21 @@ print(json.dumps([[b - a for a, b in zip(*pair)] for pair in zip(times, times[1:
 
 
 class Args(Section):
-    """Measure the expansion of a study and the search for its finished cells."""
+    """A study of many cells: how long it takes to expand it and to find what is done.
+
+    python -m benchmarks.study
+    python -m benchmarks.study --seeds 6 --budget width
+
+    Writes a study of two families, ten variants and as many seeds as named, and the folders of its finished
+    runs: configs, scores of BLiMP and GLUE as recorded by an evaluation, and weights of the given size. Then
+    measures
+
+        import    what both need, in a process of its own
+        expand    load_study: every cell's config, checked, with its hash
+        done      is_done of every cell, as at a second submission: every file is read for the first time
+
+    each in a new process in every round. Prints markdown.
+    """
 
     seeds: int = 50
     """Seeds; each has 20 cells."""
@@ -134,7 +135,7 @@ def measure(study: Path) -> list[list[float]]:
 
 def main() -> None:
     """Write the study, measure, print."""
-    args = parse_flags(Args, prog="python -m benchmarks.study", description=__doc__)
+    args = parse_flags(Args, prog="python -m benchmarks.study")
     with tempfile.TemporaryDirectory() as folder:
         path = write_study(Path(folder), args)
         cells = trained_cells(load_study(path).cells)

@@ -1,12 +1,4 @@
-"""How often a tuned study finds a difference that is none, and finds one that is there.
-
-    python -m benchmarks.tuning_error_rates
-
-Simulates studies of a baseline and its variants: a tuning on a grid of seven rates, a choice by the curve
-through its losses, runs at the chosen rate on seeds of their own, and what the report adds for the choice
-(``report.statistics``). Beside it stands the same with the choice of the lowest mean. Prints markdown;
-numbers are percentages of studies unless said.
-"""
+"""How often a tuned study finds a difference that is none, and finds one that is there."""
 
 from __future__ import annotations
 
@@ -33,7 +25,15 @@ THREEFOLD = float(np.log(3))
 
 
 class TuningArgs(Section):
-    """Simulate tuned studies."""
+    """How often a tuned study finds a difference that is none, and finds one that is there.
+
+        python -m benchmarks.tuning_error_rates
+
+    Simulates studies of a baseline and its variants: a tuning on a grid of seven rates, a choice by the curve
+    through its losses, runs at the chosen rate on seeds of their own, and what the report adds for the choice
+    (``report.statistics``). Beside it stands the same with the choice of the lowest mean. Prints markdown;
+    numbers are percentages of studies unless said.
+    """
 
     studies: int = 1_000
     """Simulated studies for each row."""
@@ -370,7 +370,7 @@ def _print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]
 
 def main() -> None:
     """Print the tables as markdown."""
-    args = parse_flags(TuningArgs, prog="python -m benchmarks.tuning_error_rates", description=__doc__)
+    args = parse_flags(TuningArgs, prog="python -m benchmarks.tuning_error_rates")
     rng = np.random.default_rng(args.generator_seed)
     both = [f"{what}{of}" for what in ("coverage", "half-width", "regret") for of in (", lowest", "")]
     header = [*WHAT, "shared", "own, Welch", "own, lowest", "own", "groups", "equivalent", *both]

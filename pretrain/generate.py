@@ -1,8 +1,4 @@
-"""Continue prompts with a trained causal model.
-
-ffn-ablations generate runs/default/gpt_neo/kan/seed3-1a2b3c4d --prompt "Once upon a time" "A cat"
-ffn-ablations generate path/to/model --prompt "The dog" --temperature 0 --max-new-tokens 50
-"""
+"""The command that continues prompts with a trained causal model."""
 
 from __future__ import annotations
 
@@ -20,7 +16,11 @@ from base.sections import Section
 
 
 class GenerateArgs(Section):
-    """Continue prompts with a trained causal model."""
+    """Continue prompts with a trained causal model.
+
+    ffn-ablations generate runs/default/gpt_neo/kan/seed3-1a2b3c4d --prompt "Once upon a time" "A cat"
+    ffn-ablations generate path/to/model --prompt "The dog" --temperature 0 --max-new-tokens 50
+    """
 
     run: Positional[Path]
     """A run folder, or its model/."""
@@ -42,7 +42,7 @@ class GenerateArgs(Section):
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command."""
-    options = parse_flags(GenerateArgs, args, prog="ffn-ablations generate", description=__doc__)
+    options = parse_flags(GenerateArgs, args, prog="ffn-ablations generate")
     folder = model_folder(options.run)
 
     from transformers.utils.logging import disable_progress_bar

@@ -1,12 +1,4 @@
-"""Pretrain a model.
-
-    ffn-ablations train tiny --ffn kan --seed 3 --lr 1e-3
-    ffn-ablations train mini-gpt-neo --data.source files --data.train-files stories.jsonl
-
-Any field of the YAML file is a flag, and flags win; the file may be left out. The same command again
-continues an unfinished run, and says so of a finished one.
-SIGTERM, SIGUSR1 and SIGUSR2 end it after the step it is at, with a checkpoint and exit code 75.
-"""
+"""The command that pretrains a model."""
 
 from __future__ import annotations
 
@@ -23,7 +15,15 @@ from pretrain.training.seeds import configs_of_seeds, train_in_turn
 
 
 class TrainArgs(RunConfig):
-    """Pretrain a model."""
+    """Pretrain a model.
+
+        ffn-ablations train tiny --ffn kan --seed 3 --lr 1e-3
+        ffn-ablations train mini-gpt-neo --data.source files --data.train-files stories.jsonl
+
+    Any field of the YAML file is a flag, and flags win; the file may be left out. The same command again
+    continues an unfinished run, and says so of a finished one.
+    SIGTERM, SIGUSR1 and SIGUSR2 end it after the step it is at, with a checkpoint and exit code 75.
+    """
 
     common: ClassVar = (
         *("dry_run", "seed", "seeds", "device", "family", "model.ffn", "model.hidden_size"),
@@ -44,7 +44,7 @@ class TrainArgs(RunConfig):
 
 def main(args: Sequence[str] | None = None) -> int | None:
     """The command."""
-    typed = read_flags(TrainArgs, args, prog="ffn-ablations train", description=__doc__)
+    typed = read_flags(TrainArgs, args, prog="ffn-ablations train")
     use_device(typed.values.get(("device",)))
     configs = configs_of_seeds(typed)
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))

@@ -1,14 +1,4 @@
-"""Archive a study as one small file, everything that its report reads and no model; or bring it back.
-
-    ffn-ablations study archive runs/zoo --out zoo.tar.xz
-    ffn-ablations study archive zoo.tar.xz --restore
-    ffn-ablations report runs/zoo --out report
-    ffn-ablations study run zoo --add mine.py:SPEC
-
-The third line writes the report again, from the same numbers. The fourth goes on with the study: what was
-brought back is finished, and a newcomer is trained and judged like the others. Host names and command lines
-are left out of an archive.
-"""
+"""Archive a study as one small file, and bring it back."""
 
 from __future__ import annotations
 
@@ -40,7 +30,17 @@ PRIVATE = ("host", "command")
 
 
 class ArchiveArgs(Section):
-    """Archive a study: everything that its report reads, and no model; or bring it back."""
+    """Archive a study as one small file, everything that its report reads and no model; or bring it back.
+
+        ffn-ablations study archive runs/zoo --out zoo.tar.xz
+        ffn-ablations study archive zoo.tar.xz --restore
+        ffn-ablations report runs/zoo --out report
+        ffn-ablations study run zoo --add mine.py:SPEC
+
+    The third line writes the report again, from the same numbers. The fourth goes on with the study: what was
+    brought back is finished, and a newcomer is trained and judged like the others. Host names and command
+    lines are left out of an archive.
+    """
 
     path: Positional[Path]
     """The study's folder, such as runs/zoo; with --restore the archive."""
@@ -54,7 +54,7 @@ class ArchiveArgs(Section):
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command."""
-    options = parse_flags(ArchiveArgs, args, prog="ffn-ablations study archive", description=__doc__)
+    options = parse_flags(ArchiveArgs, args, prog="ffn-ablations study archive")
     if not options.restore:
         print(write_archive(StudyFolder(find_study_folder(options.path)), options.out))
     elif options.out is not None:

@@ -14,20 +14,24 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
+from pydantic import Field
+
 from base.config_input import read_yaml
 from base.errors import OccupiedError, UsageError
-from base.files import mapping, sole_holder
+from base.files import sole_holder
 from base.printing import duration, format_table
 from base.records import read_record, write_record
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import read_log
+from base.sections import check
 from base.system import is_locked
-from scores.stages import TUNE, is_cut_off
+from report.inputs.study_design import StudyAxes
+from scores.stages import is_cut_off
 from slurm.cluster import PENDING, RUNNING, Queue, living_arrays, read_queue, report_name
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
@@ -103,9 +107,9 @@ def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
         print(f"note: the state of {run_id} cannot be written: {error}", file=sys.stderr, flush=True)
 
 
-def as_result(state: CellState, run: Path, stage: str) -> CellState:
+def as_result(state: CellState, run: Path, is_tuning: bool) -> CellState:
     """Return a state as a reader is shown it: a tuning run that diverged is no failure but a result."""
-    if stage == TUNE and state.name == "failed" and RunFolder(run).has_diverged:
+    if is_tuning and state.name == "failed" and RunFolder(run).has_diverged:
         return replace(state, name="diverged")
     return state
 
@@ -169,24 +173,14 @@ BY_SOMEBODY = ("CANCELLED", "DEADLINE")
 """States of jobs that a person or the scheduler ended on purpose: they are not tried again."""
 
 
-@dataclass(frozen=True)
-class StudyListing:
-    """A study's cells, as its ``study.yaml`` names them.
+class StudyListing(StudyAxes):
+    """A study's cells, as its ``study.yaml`` names them."""
 
-    Args:
-        run_ids: Their runs.
-        levels: By run id the level of its variant (``variant``) and its level on each axis; only of runs
-            whose folder does not tell all.
-        stages: By run id its stage, of those that are not (only) of the main one.
-        typed: What runs it, behind ``ffn-ablations study run``; empty in a file of an earlier version.
-        of_cells: The flags that chose its cells, such as ``--seeds 1-3``.
-    """
-
-    run_ids: tuple[str, ...] = ()
-    levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    stages: Mapping[str, str] = field(default_factory=dict)
+    run_ids: tuple[str, ...] = Field((), alias="cells")
     typed: str = ""
+    """What runs it, behind ``ffn-ablations study run``; empty in a file of an earlier version."""
     of_cells: str = ""
+    """The flags that chose its cells, such as ``--seeds 1-3``."""
 
 
 def read_listing(study: Path) -> StudyListing:
@@ -209,26 +203,9 @@ def peek_listing(study: Path) -> StudyListing:
     """Read a study's ``study.yaml``; without cells where it is missing or damaged."""
     try:
         content = read_yaml(StudyFolder(study).study_file)
+        return StudyListing() if is_cut_off(content) else check(StudyListing, content)
     except UsageError:
         return StudyListing()
-    cells = content.get("cells")
-    is_whole = isinstance(cells, list) and not is_cut_off(content)
-    run_ids = tuple(cells) if is_whole and all(isinstance(cell, str) for cell in cells) else ()
-    stages = mapping(content.get("stages"))
-    return StudyListing(
-        run_ids,
-        levels={
-            run_id: {str(axis): str(level) for axis, level in mapping(levels).items()}
-            for run_id, levels in mapping(content.get("levels")).items()
-        },
-        stages={
-            run_id: stage
-            for stage, members in stages.items()
-            for run_id in (members if isinstance(members, list) else ())
-        },
-        typed=str(content.get("typed") or ""),
-        of_cells=str(content.get("of_cells") or ""),
-    )
 
 
 def describe_levels(run_id: str, levels: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.sections import Section
 from base.system import is_locked
-from scores.stages import MAIN, read_decisions
+from scores.stages import TUNE, read_decisions
 from scores.tuning_trials import read_tuning
 from slurm import cell_state
 from slurm.arguments import SubmitArgs, runs_dir_override
@@ -132,8 +132,9 @@ def status_of(
         tuning and looks are, how long the rest takes, what is amiss, and how many cells are in which state.
     """
     listing = cell_state.peek_listing(folder)
+    tuned = listing.stages.get(TUNE, ())
     shown = {
-        run_id: cell_state.as_result(state, folder / run_id, listing.stages.get(run_id, MAIN))
+        run_id: cell_state.as_result(state, folder / run_id, run_id in tuned)
         for run_id, state in states.items()
     }
     rows: list[tuple[str, str, str, str]] = []

@@ -16,7 +16,6 @@ from base.run.manifest import by_step, read_log
 from report.document.document import Document, shown_path, write_document
 from report.document.markdown import family_label, figure, plain, table
 from report.figures.style import STYLE, Curve, add_legend, panels, thin, variant_styles
-from scores.stages import MAIN
 from slurm.cell_state import peek_listing
 
 PANEL_IN = 3.4
@@ -62,8 +61,8 @@ def draw_losses(study: StudyFolder, run_ids: Sequence[str]) -> Figure | None:
 
     Runs of a tuning are drawn until one that is compared has losses; None where no run has two.
     """
-    stages = peek_listing(study.path).stages
-    compared = [run_id for run_id in run_ids if stages.get(run_id, MAIN) == MAIN]
+    aside = peek_listing(study.path).aside
+    compared = [run_id for run_id in run_ids if run_id not in aside]
     for group, metric in product((compared, run_ids), (HELD_OUT, TRAINING)):
         curves = {run_id: read_curve(study.run(run_id), metric) for run_id in group}
         if curves := {run_id: curve for run_id, curve in curves.items() if len(curve) > 1}:

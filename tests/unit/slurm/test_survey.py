@@ -146,13 +146,13 @@ LIST = f"cells: [{', '.join(CELLS)}]\n"
 def test_cells_are_those_that_were_submitted(tmp_path: Path, capsys) -> None:
     with pytest.raises(UsageError, match=r"holds no study\.yaml"):
         read_listing(tmp_path)
-    levels = f"levels: {{{CELLS[1]}: {{variant: kan, size: 3}}}}\n"
-    stages = f"stages: {{tune: [{CELLS[0]}], main: null}}\n"
+    levels = f"levels: {{{CELLS[1]}: {{variant: kan, size: '3'}}}}\n"
+    stages = f"stages: {{tune: [{CELLS[0]}], main: []}}\n"
     (tmp_path / "study.yaml").write_text(f"name: x\nuntil: null\n{LIST}{levels}{stages}")
     listing = read_listing(tmp_path)
     assert listing.run_ids == CELLS
     assert listing.levels == {CELLS[1]: {"variant": "kan", "size": "3"}}
-    assert listing.stages == {CELLS[0]: "tune"}
+    assert listing.stages == {"tune": (CELLS[0],), "main": ()}
     (tmp_path / "decisions.json").write_text("{")
     study_status([str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
