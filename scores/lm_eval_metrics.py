@@ -35,7 +35,8 @@ def metrics_of(results: Mapping[str, Any], is_masked: bool = False) -> dict[str,
         name, _, pipeline = key.partition(",")
         if not pipeline or name.endswith("_stderr") or not is_number(value):
             continue
-        metrics[row_metric(name, pipeline, is_masked)] = row_score(name, float(value))
+        factor = 100 if name in PERCENT_METRICS else 1
+        metrics[row_metric(name, pipeline, is_masked)] = factor * float(value)
     return metrics
 
 
@@ -65,11 +66,6 @@ def row_metric(metric: str, pipeline: str = "none", is_masked: bool = False) -> 
     if metric in PERPLEXITIES:
         return ("pseudo_" if is_masked else "") + metric + suffix
     return f"{RAW_PREFIX}{metric}{suffix}"
-
-
-def row_score(metric: str, value: float) -> float:
-    """Return a value of one of lm-eval's metrics as rows have it."""
-    return 100 * value if metric in PERCENT_METRICS else value
 
 
 def is_number(value: object) -> bool:

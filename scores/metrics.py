@@ -278,7 +278,11 @@ def _spec(
     if better is None and is_unnamed and default_unit and not _is_doubtful(benchmark):
         better = "higher"  # as a table of scores in percent has them
     if better is None:
-        raise _unknown_direction(benchmark if is_unnamed else metric)
+        name = benchmark if is_unnamed else metric
+        raise UsageError(
+            f"nothing says which scores of {name} are better; add --lower-is-better {shlex.quote(name)} or "
+            f"--higher-is-better {shlex.quote(name)}, or a column lower_is_better with true or false"
+        )
     spec = registered or MetricSpec(name=metric, better="higher", unit=default_unit)
     is_of_losses = registered is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
     if better != spec.better or is_of_losses:
@@ -292,14 +296,6 @@ def _spec(
 def _is_doubtful(name: str) -> bool:
     text = _plain(name)
     return looks_like_a_loss(name) or any(words.search(text) for words in (_TURNED, _COSTS, _BESIDE))
-
-
-def _unknown_direction(name: str) -> UsageError:
-    quoted = shlex.quote(name)
-    return UsageError(
-        f"nothing says which scores of {name} are better; add --lower-is-better {quoted} or "
-        f"--higher-is-better {quoted}, or a column lower_is_better with true or false"
-    )
 
 
 def by_name_note(metrics: Iterable[Metric], told: Sequence[Metric] = ()) -> list[str]:

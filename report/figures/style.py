@@ -138,13 +138,13 @@ def panels(
     return figure, list(grid[:count])
 
 
-def add_legend(figure: Figure, handles: Sequence[Any], size: float = SMALL, is_below: bool = False) -> None:
+def add_legend(figure: Figure, handles: Sequence[Any], is_below: bool = False) -> None:
     """Put a legend above (or below) everything in as many columns as fit; the figure grows taller by it."""
-    widest = max(text_width(handle.get_label(), size) for handle in handles) + KEY_IN * size / SMALL
+    widest = max(text_width(handle.get_label()) for handle in handles) + KEY_IN
     width, height = figure.get_size_inches()
     lines = math.ceil(len(handles) / max(1, int((width - 0.2) / widest)))
     columns = math.ceil(len(handles) / lines)
-    figure.set_size_inches(width, height + 0.19 * lines * size / SMALL + 0.1)
+    figure.set_size_inches(width, height + 0.19 * lines + 0.1)
     place = "outside lower center" if is_below else "outside upper center"
     figure.legend(handles=list(handles), loc=place, ncols=columns, columnspacing=1.2)
 

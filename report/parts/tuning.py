@@ -301,7 +301,7 @@ def draw_tuning(analysis: Analysis, tuned: Tuned, field: str) -> tuple[Figure, s
     figure, panels = small_panels(analysis, chosen, ("chosen:", ".2g"), field, label)
     for family in dict.fromkeys(family for family, _ in lines):
         of_family = [line for line in lines.values() if line.family == family]
-        heights = [float(np.ptp(line.means[_neighbours(line)])) for line in of_family]
+        heights = [float(np.ptp(line.means[max(0, line.chosen - 1) : line.chosen + 2])) for line in of_family]
         reach = ABOVE * float(np.median(heights)) or 1.0
         shared = tuned.shared_points.get(family)
         for line in of_family:
@@ -316,11 +316,6 @@ def draw_tuning(analysis: Analysis, tuned: Tuned, field: str) -> tuple[Figure, s
         f"Held-out loss against {field}, a panel for each {analysis.noun}, above its lowest mean, with the "
         f"range over tuning seeds and a star at the optimum; {first_few(optima, OPTIMA_NAMED)}"
     )
-
-
-def _neighbours(line: Line) -> slice:
-    """Return the chosen value and those beside it."""
-    return slice(max(0, line.chosen - 1), line.chosen + 2)
 
 
 def _panel(axes: Axes, line: Line, baseline: Line | None) -> None:
