@@ -26,6 +26,7 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from base.text.tokens import read
 from eval.classification.example_tokens import Encoded, about, places_of
+from pretrain.data.tokenizer import until_full
 from scores.head_descriptions import SegmentKind
 
 # Before these words' full stop a sentence goes on, as before that of an initial or of e.g. and U.S.
@@ -241,11 +242,10 @@ def _tokenised(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[tuple[Text, str | None]], kind: SegmentKind
 ) -> Iterator[tuple[Tokens, str, np.ndarray]]:
     """Yield the tokens of each example, the example as one text, and where its parts begin there."""
-    for first, stop in _groups([sum(map(len, parts_of(text))) for text in texts]):
-        group = texts[first:stop]
-        for number, example in enumerate(group, start=first + 1):
-            if not as_one_text(example).strip():
-                raise UsageError(f"row {number}: the text is empty; remove the row")
+    for number, example in enumerate(texts, start=1):
+        if not as_one_text(example).strip():
+            raise UsageError(f"row {number}: the text is empty; remove the row")
+    for group in until_full(texts, lambda text: sum(map(len, parts_of(text))), _CHARACTERS_AT_ONCE):
         firsts = [text if isinstance(text, str) else JOINT.join(text) for text, _ in group]
         seconds = [second for _, second in group if second is not None]
         if seconds and len(seconds) < len(group):
@@ -255,18 +255,6 @@ def _tokenised(
         for encoding, example, text in zip(encodings, group, firsts, strict=True):
             starts = [0] if kind == "windows" else _starts(example, kind)
             yield Tokens.of(encoding, len(text) + len(JOINT)), as_one_text(example), np.array(starts)
-
-
-def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of examples that have about as many characters as are tokenised at once."""
-    first, total = 0, 0
-    for number, size in enumerate(sizes):
-        if total and total + size > _CHARACTERS_AT_ONCE:
-            yield first, number
-            first, total = number, 0
-        total += size
-    if sizes:
-        yield first, len(sizes)
 
 
 def _starts(example: tuple[Text, str | None], kind: SegmentKind) -> list[int]:
