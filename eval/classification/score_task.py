@@ -6,7 +6,6 @@ Metrics are scikit-learn's, in percent. Labels and predictions are (N,) integers
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -48,14 +47,12 @@ class Trained:
         classifier: The whole, with its best weights.
         validation: What each task is reported on, by name; features where the backbone is frozen.
         finetuned: How that went.
-        seconds: What it took, evaluations on the way included and loading not.
         settings: How, with what was chosen on held-out data.
     """
 
     classifier: Classifier
     validation: dict[str, Examples]
     finetuned: Finetuned
-    seconds: float
     settings: Finetuning
 
     @property
@@ -159,14 +156,14 @@ def train(
             training, selection = split(data, first, settings, seed)
             whole = {"train": training, "selection": selection, **data.validation}
             parts = _on_features(classifier, whole, model_dir, settings, say)
-        metric, begin = METRICS[option.metric_for_best_model], time.monotonic()
+        metric = METRICS[option.metric_for_best_model]
         try:
             result = finetune(classifier, parts["train"], parts["selection"], metric, option, seed, say)
         except DivergedError as error:
             diverged = error
             continue
         validation = {task.name: parts[task.name] for task in tasks}
-        candidate = Trained(classifier, validation, result, time.monotonic() - begin, option)
+        candidate = Trained(classifier, validation, result, option)
         if best is None or candidate.held_out > best.held_out:
             best = candidate
     if best is None:
