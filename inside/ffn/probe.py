@@ -64,7 +64,7 @@ def read_held_out(run: RunFolder, config: ResolvedConfig, num_tokens: int | None
         documents = evenly_spaced(documents, max(1, round(len(documents) * num_tokens / total)))
     lengths, tokens = np.array([len(ids) for ids in documents]), np.concatenate(documents)
     pad = int(tokenizer.pad_token_id)  # type: ignore[arg-type]
-    input_ids, position_ids, _ = pack(tokens, lengths, config.data.block_size, pad)
+    input_ids, position_ids = pack(tokens, lengths, config.data.block_size, pad)
     split = PackedSplit(input_ids, position_ids, len(documents), len(tokens))
     batches = tuple(BatchSource(config, build_masker(config, tokenizer), pad).held_out(split))
     num_targets = sum(int((batch["target_ids"] != IGNORE).sum()) for batch in batches)

@@ -167,7 +167,7 @@ def _fill_gaps(pieces: np.ndarray, gaps: np.ndarray) -> np.ndarray:
 
 def pack(
     tokens: np.ndarray, lengths: np.ndarray, block_size: int, pad_token_id: int
-) -> tuple[np.ndarray, np.ndarray, int]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Pack documents into rows.
 
     Args:
@@ -178,8 +178,7 @@ def pack(
 
     Returns:
         input_ids and position_ids, both (rows, T). Position 0 marks the start of a document or of a part of
-        one; padding is at position 0 as well, so that every padding token is a document of its own. Third,
-        the number of documents that were cut.
+        one; padding is at position 0 as well, so that every padding token is a document of its own.
     """
     pieces_in_rows = fill_rows(lengths, block_size)
     num_rows = int(pieces_in_rows[-1, 2]) + 1
@@ -194,11 +193,4 @@ def pack(
         input_ids[row, offset:end] = tokens[start : start + length]
         position_ids[row, offset:end] = counting[:length]
         last, offset = row, end
-    return input_ids, position_ids, _num_cut(pieces_in_rows, lengths)
-
-
-def _num_cut(pieces_in_rows: np.ndarray, lengths: np.ndarray) -> int:
-    """Documents of which no piece is the whole."""
-    ends = np.cumsum(lengths)
-    document = np.searchsorted(ends, pieces_in_rows[:, 0], side="right")
-    return int((np.bincount(document) > 1).sum())
+    return input_ids, position_ids

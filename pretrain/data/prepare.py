@@ -292,13 +292,13 @@ def _write_split(
     data: DataConfig, split: Split, num_documents: int, tokenizer: PreTrainedTokenizerFast, folder: Path
 ) -> SplitSizes:
     """Tokenise and pack one split window by window; returns its sizes."""
-    num_tokens = num_rows = num_cut = 0
+    num_tokens = num_rows = 0
     pad_token_id = _pad_token_id(tokenizer)
     progress = ProgressBar(num_documents, " documents", name=f"tokenising {split}")
     shards = tokenise(corpus.documents(data, split), tokenizer)
     for window in until_full(shards, lambda shard: len(shard[0]), WINDOW_TOKENS):
         tokens, lengths = map(np.concatenate, zip(*window, strict=True))
-        input_ids, position_ids, cut = pack(tokens, lengths, data.block_size, pad_token_id)
+        input_ids, position_ids = pack(tokens, lengths, data.block_size, pad_token_id)
         arrays = {"input_ids": input_ids, "position_ids": position_ids}
         if split == "validation":  # for the parts of the held-out documents, which are packed when needed
             arrays |= {"tokens": tokens, "lengths": lengths}
@@ -307,13 +307,11 @@ def _write_split(
                 array.tofile(file)
         num_tokens += len(tokens)
         num_rows += len(input_ids)
-        num_cut += cut
         progress.advance(len(lengths))
     progress.close()
     print(
         f"packed {num_documents:,} {split} documents, {num_tokens:,} tokens, into {num_rows:,} rows of "
-        f"{data.block_size} ({num_tokens / (num_rows * data.block_size):.1%} filled, "
-        f"{num_cut / num_documents:.1%} of the documents cut)",
+        f"{data.block_size} ({num_tokens / (num_rows * data.block_size):.1%} filled)",
         flush=True,
     )
     return SplitSizes(num_documents=num_documents, num_tokens=num_tokens, num_rows=num_rows)
@@ -368,5 +366,5 @@ def _pack_part(data: DataConfig, rows: Path, summary: RowsSummary, pad_token_id:
     tokens, lengths = tokens.reshape(sizes.num_tokens), lengths.reshape(sizes.num_documents)
     in_part = np.arange(len(lengths)) % 2 == ("even", "odd").index(data.validation_part)
     tokens, lengths = tokens[np.repeat(in_part, lengths)], lengths[in_part]
-    input_ids, position_ids, _ = pack(tokens, lengths, data.block_size, pad_token_id)
+    input_ids, position_ids = pack(tokens, lengths, data.block_size, pad_token_id)
     return PackedSplit(input_ids, position_ids, num_documents=len(lengths), num_tokens=len(tokens))

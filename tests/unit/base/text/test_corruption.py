@@ -34,7 +34,7 @@ def make(lengths: list[int], block_size: int = 64, seed: int = 0, **settings):
     rng = np.random.default_rng(seed)
     documents = [np.r_[BOS, rng.integers(5, 1000, length), EOS] for length in lengths]
     tokens = np.concatenate(documents).astype(np.uint16)
-    ids, positions, _ = pack(tokens, np.array([len(d) for d in documents]), block_size, PAD)
+    ids, positions = pack(tokens, np.array([len(d) for d in documents]), block_size, PAD)
     return ids, positions, SpanCorruptor(SENTINELS, BOS, EOS, PAD, **settings)
 
 

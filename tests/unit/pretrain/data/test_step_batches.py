@@ -111,7 +111,7 @@ def test_what_does_not_fit_gets_the_next_multiple(family, runs_dir, monkeypatch)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(8, 40), st.integers(0, 100))
 def test_documents_begin_where_a_walk_over_the_rows_finds_them(lengths, block_size, seed):
     tokens = np.random.default_rng(seed).integers(1, 9, sum(lengths)).astype(np.uint16)
-    ids, positions, _ = pack(tokens, np.array(lengths), block_size, 0)
+    ids, positions = pack(tokens, np.array(lengths), block_size, 0)
     expected, padding = [], []
     for row, column in itertools.product(range(len(ids)), range(block_size)):
         is_padding = ids[row, column] == 0

@@ -70,8 +70,7 @@ def padded_loss(model, family):
 def packed_loss(model, family):
     """Summed by this project over packed rows."""
     tokens, chosen = tokens_and_chosen(family)
-    rows, positions, num_cut = pack(tokens, LENGTHS, ROW, 0)
-    assert num_cut == 0
+    rows, positions = pack(tokens, LENGTHS, ROW, 0)
     assert len(rows) < len(LENGTHS)
     predicted = pack(np.where(chosen, 2, 1).astype(np.uint16), LENGTHS, ROW, 0)[0] == 2
     targets = torch.from_numpy(rows[predicted].astype(np.int64))
@@ -140,7 +139,7 @@ def test_a_packed_loss_is_that_of_stock_roberta_on_each_document(pad, error):
     rng = np.random.default_rng(0)
     lengths = np.array([BLOCK, 7, 4])
     tokens, targets = rng.integers(pad + 3, VOCABULARY, 23), rng.integers(1, VOCABULARY, 23)
-    ids, positions, _ = pack(tokens, lengths, BLOCK, pad)
+    ids, positions = pack(tokens, lengths, BLOCK, pad)
     of_targets = pack(targets, lengths, BLOCK, 0)[0].flatten()
     batch = {"input_ids": ids, "position_ids": positions, "target_index": np.flatnonzero(of_targets)}
     batch["target_ids"] = of_targets[of_targets > 0]
