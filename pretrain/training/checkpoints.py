@@ -192,13 +192,11 @@ def _read(path: Path, run: str) -> dict[str, Any]:
             if part := file.testzip():
                 raise ValueError(f"{part} does not match its checksum")
         content = torch.load(path, map_location="cpu", weights_only=True)
-        recorded_run, step = content["run"], content["state"]["step"]
+        recorded_run = content["run"]
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     except Exception as error:  # zipfile, zlib, pickle and torch have errors of their own
         raise ValueError(first_line(error)[:200]) from error
     if recorded_run != run:
         raise ValueError("it is of another run")
-    if path.name != f"step_{step:07d}":
-        raise ValueError(f"it is of step {step}")
     return content

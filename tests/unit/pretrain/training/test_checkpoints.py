@@ -99,7 +99,6 @@ DAMAGES = {
     "code": (run_code_in_a_zip, "Weights only load failed"),
     "other content": (lambda path: torch.save({"step": 2}, path), "run"),
     "other run": (lambda path: save(path.parent / "x", 2, run="b").replace(path), "it is of another run"),
-    "older": (lambda path: path.write_bytes(path.with_name("step_0000001").read_bytes()), "it is of step 1"),
 }
 
 
