@@ -68,16 +68,7 @@ def join_processes(train: TrainConfig) -> PartialState:
             "OMP_NUM_THREADS=1 before the command is faster",
             file=sys.stderr,
         )
-    if device_type == "cuda":
-        _tell_of_others(torch.device(str(processes.device)))
     return processes
-
-
-def _tell_of_others(device: torch.device) -> None:
-    free, total = torch.cuda.mem_get_info(device)
-    held = total - free - torch.cuda.memory_reserved(device)
-    if held > total / 5:  # this process and three like it, of small models, hold less
-        print(f"note: others use {held / total:.0%} of {device}: see ffn-ablations doctor", file=sys.stderr)
 
 
 @functools.cache
