@@ -187,30 +187,13 @@ _SLOTS = ("act", "intermediate_act_fn")
 """Where GPT-Neo, T5 and Llama, and RoBERTa, keep what stands between the two linear layers."""
 
 
-@dataclass(frozen=True)
-class Activation:
-    """One elementwise function of a model.
+def activations_of(model: nn.Module) -> list[tuple[int, nn.Module]]:
+    """List the elementwise functions of a model's FFNs, in their order.
 
-    Attributes:
-        layer: Number of the transformer layer, from 0.
-        module: From (N, F) to (N, F), each channel on its own.
+    Each with the number of its transformer layer, from 1; from (N, F) to (N, F), each channel on its own.
     """
-
-    layer: int
-    module: nn.Module
-
-    @property
-    def is_learnable(self) -> bool:
-        """Whether it has parameters."""
-        return any(True for _ in self.module.parameters())
-
-
-def activations_of(model: nn.Module) -> list[Activation]:
-    """List the elementwise functions of a model's FFNs, in their order."""
     return [
-        Activation(number, module)
-        for number, parts in enumerate(ffns_of(model))
-        for module in _elementwise(parts)
+        (number, module) for number, parts in enumerate(ffns_of(model), 1) for module in _elementwise(parts)
     ]
 
 

@@ -28,15 +28,7 @@ from base.families import get_family
 from base.run.folder_names import RunFolder
 from eval.identity import admit_run, identify_run
 from ffn_variants.models.loading import load_language_model
-from inside.ffn.functions import (
-    Activation,
-    Edges,
-    activations_of,
-    edges_of,
-    ffns_of,
-    is_kan,
-    model_edge_layers,
-)
+from inside.ffn.functions import Edges, activations_of, edges_of, ffns_of, is_kan, model_edge_layers
 from inside.ffn.probe import Probe, read_held_out, untrained
 from pretrain.run.run_folder import read_run
 
@@ -207,23 +199,24 @@ def measure_activations(trained: Probe, start: PreTrainedModel) -> list[Activati
         start: The same model as its training began.
     """
     activations = activations_of(trained.model)
-    inputs = trained.inputs([activation.module for activation in activations])
-    return [_activation_layer(*both) for both in zip(activations, activations_of(start), inputs, strict=True)]
+    inputs = trained.inputs([module for _, module in activations])
+    parts = zip(activations, activations_of(start), inputs, strict=True)
+    return [_activation_layer(number, module, initial, x) for (number, module), (_, initial), x in parts]
 
 
 @torch.no_grad()
-def _activation_layer(trained: Activation, initial: Activation, x: Tensor) -> ActivationLayer:
+def _activation_layer(number: int, trained: nn.Module, initial: nn.Module, x: Tensor) -> ActivationLayer:
     low, high = np.quantile(x.numpy(), [TAIL, 1 - TAIL])
     points = torch.linspace(float(low), float(high), NUM_POINTS)
     grid = points.unsqueeze(1).repeat(1, x.shape[1])
     bands = torch.tensor([*BANDS.values()])
-    quantiles = [module(grid).float().quantile(bands, dim=1) for module in (trained.module, initial.module)]
-    before = initial.module(x)
-    change = (trained.module(x) - before).square().mean().sqrt() / before.square().mean().sqrt()
+    quantiles = [module(grid).float().quantile(bands, dim=1) for module in (trained, initial)]
+    before = initial(x)
+    change = (trained(x) - before).square().mean().sqrt() / before.square().mean().sqrt()
     return ActivationLayer(
-        layer=trained.layer + 1,
+        layer=number,
         curves=[_curve(name, points, *both) for name, *both in zip(BANDS, *quantiles, strict=True)],
-        moved=100 * float(change) if trained.is_learnable else None,
+        moved=100 * float(change) if any(True for _ in trained.parameters()) else None,
     )
 
 
