@@ -228,7 +228,7 @@ def pack(path: Path, folder: Path, repo: str, licence: str | None) -> None:
         raise UsageError(f"{path} is not finished; train it to its end first: the same command goes on")
     card = make_card(run, read_run(path), repo, licence)
     saved = peek_record(run.model_dir / "config.json")
-    code = bundle_code(saved, run.model_dir)
+    code, auto_map = bundle_code(saved, run.model_dir)
     variant_files = {
         Path(str(place).rpartition(":")[0]).name for place in (saved.get("ffn_files") or {}).values()
     }
@@ -236,8 +236,8 @@ def pack(path: Path, folder: Path, repo: str, licence: str | None) -> None:
     for file in run.model_dir.glob("[!.]*"):
         if file.is_file() and (file.suffix in _DATA or file.name in variant_files):
             shutil.copyfile(file, folder / file.name)
-    config = json.dumps({**saved, "auto_map": dict(code.auto_map)}, indent=2) + "\n"
-    for name, text in {**code.files, "config.json": config, "README.md": card}.items():
+    config = json.dumps({**saved, "auto_map": auto_map}, indent=2) + "\n"
+    for name, text in {**code, "config.json": config, "README.md": card}.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

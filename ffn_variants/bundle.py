@@ -53,19 +53,6 @@ _IMPORT = re.compile(
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """The code of a model.
-
-    Attributes:
-        files: Text by name; all in one folder.
-        auto_map: For config.json: where transformers finds the classes.
-    """
-
-    files: Mapping[str, str]
-    auto_map: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Definition:
     """Where something is defined.
 
@@ -78,12 +65,16 @@ class Definition:
     name: str | None
 
 
-def bundle_code(config: Mapping[str, Any], folder: Path) -> Bundle:
+def bundle_code(config: Mapping[str, Any], folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Gather the code of a saved model.
 
     Args:
         config: The model's config.json.
         folder: Where it lies, with the file of a variant that came from one; it is read, and not run.
+
+    Returns:
+        Text by name of file, all in one folder, and the ``auto_map`` of config.json: where transformers finds
+        the classes.
 
     Raises:
         UsageError: If the model is none of this project, or a variant's file imports what cannot travel.
@@ -97,14 +88,12 @@ def bundle_code(config: Mapping[str, Any], folder: Path) -> Bundle:
     spec = Definition(_own_module(name), place.rpartition(":")[2]) if place else _find_spec(name)
     modules = _follow(family, spec, own_texts)
     digest = hashlib.sha256("".join(modules[name] for name in sorted(modules)).encode()).hexdigest()[:8]
-    return Bundle(
-        # Operations of torch are known to the whole process by name: those of two models may differ.
-        {
-            f"{_flat(name)}.py": text.replace(_OPERATIONS, f'"ffn_{digest}::')
-            for name, text in sorted(modules.items())
-        },
-        _auto_map(family),
-    )
+    # Operations of torch are known to the whole process by name: those of two models may differ.
+    files = {
+        f"{_flat(name)}.py": text.replace(_OPERATIONS, f'"ffn_{digest}::')
+        for name, text in sorted(modules.items())
+    }
+    return files, _auto_map(family)
 
 
 def _auto_map(family: FamilySpec) -> dict[str, str]:

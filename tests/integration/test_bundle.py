@@ -61,10 +61,10 @@ def save(folder: Path, family: str, variant: str, options: dict | None = None) -
     model = build_model(family, variant, options, **SIZES).eval()
     model.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
-    bundle = bundle_code(config, folder)
-    for name, text in bundle.files.items():
+    files, auto_map = bundle_code(config, folder)
+    for name, text in files.items():
         (folder / name).write_text(text)
-    (folder / "config.json").write_text(json.dumps({**config, "auto_map": dict(bundle.auto_map)}))
+    (folder / "config.json").write_text(json.dumps({**config, "auto_map": auto_map}))
     ids = torch.arange(5, 15)[None]
     is_seq = family == "t5"
     asked = {"ids": ids.tolist(), "decoder": is_seq, "auto": AUTO_CLASSES[FAMILIES[family].objective]}
