@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -29,23 +28,6 @@ from eval.memory import to_device
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
 
-@dataclass(frozen=True)
-class Finetuned:
-    """How a fine-tuning went.
-
-    Attributes:
-        best_step: The model has its weights; the last one where nothing was evaluated on the way.
-        num_steps: Steps done.
-        scores: The score on the selection set at each evaluation, in percent.
-        best: The highest of them, and minus its loss where that breaks ties; None where there is none.
-    """
-
-    best_step: int
-    num_steps: int
-    scores: tuple[float, ...]
-    best: tuple[float, float] | None = None
-
-
 class DivergedError(UsageError):
     """The logits are no longer finite."""
 
@@ -58,8 +40,8 @@ def finetune(
     settings: Finetuning,
     seed: int,
     tell: Tell = lambda message: None,
-) -> Finetuned:
-    """Train a classifier and leave it with its best weights.
+) -> Best:
+    """Train a classifier, leave it with its best weights and return what is known of these.
 
     Best are those with the highest metric on ``selection`` at an evaluation. Where training ends before the
     first evaluation, which ``eval_steps`` allows, the last weights stay, as where nothing is to be chosen.
@@ -87,7 +69,7 @@ def finetune(
     eval_steps = evaluation_interval(steps_per_epoch, settings) if is_chosen else max_steps
     optimizer = build_finetuning_optimizer(classifier, settings)
     scheduler = build_scheduler(optimizer, settings, max_steps)
-    best = _Best(settings)
+    best = Best(settings)
     epochs = range(1, settings.num_train_epochs + 1)
     batches = ((n, each) for n in epochs for each in shuffled_batches(len(train), generator, settings))
     step = 0
@@ -100,7 +82,8 @@ def finetune(
             if best.is_exhausted:
                 break
     best.restore(classifier)
-    return Finetuned(best.step or step, step, tuple(best.scores), best.key)
+    best.step = best.step or step
+    return best
 
 
 def update(
@@ -136,8 +119,14 @@ def training_loss(output: HeadOutput, labels: torch.Tensor) -> torch.Tensor:
     return loss if output.auxiliary_loss is None else loss + output.auxiliary_loss
 
 
-class _Best:
-    """The best weights so far, and for how many evaluations there were none better."""
+class Best:
+    """The best weights so far, and for how many evaluations there were none better.
+
+    Attributes:
+        step: Of the best weights; the last one where nothing was evaluated on the way.
+        scores: The score on the selection set at each evaluation, in percent.
+        key: The highest of them, and minus its loss where that breaks ties; None where there is none.
+    """
 
     def __init__(self, settings: Finetuning) -> None:
         self.settings = settings

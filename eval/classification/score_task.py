@@ -29,7 +29,7 @@ from eval.classification.classifier import (
 )
 from eval.classification.data import read_task_data, reported_rows, split
 from eval.classification.examples import read_examples
-from eval.classification.finetune import DivergedError, Finetuned, finetune
+from eval.classification.finetune import Best, DivergedError, finetune
 from eval.classification.prediction import Predictions, decide, features, fits_memory, predict
 from eval.config import EvalConfig
 from eval.data_files import fingerprint
@@ -46,24 +46,24 @@ class Trained:
     Attributes:
         classifier: The whole, with its best weights.
         validation: What each task is reported on, by name; features where the backbone is frozen.
-        finetuned: How that went.
+        best: How these came about.
         settings: How, with what was chosen on held-out data.
     """
 
     classifier: Classifier
     validation: dict[str, Examples]
-    finetuned: Finetuned
+    best: Best
     settings: Finetuning
 
     @property
     def held_out(self) -> tuple[float, float]:
         """What candidates are compared by; ``UsageError`` if nothing was evaluated."""
-        if self.finetuned.best is None:
+        if self.best.key is None:
             raise UsageError(
                 "training ended before its first evaluation, so nothing says which candidate is best; raise "
                 "--finetune.num-train-epochs"
             )
-        return self.finetuned.best
+        return self.best.key
 
 
 def evaluate_tasks(
