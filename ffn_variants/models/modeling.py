@@ -186,6 +186,7 @@ class FFNGPTNeoMixin(FFNVariantMixin):
     whatever padding stands before it.
     """
 
+    config_class = FFNGPTNeoConfig
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
@@ -210,19 +211,13 @@ class FFNGPTNeoMixin(FFNVariantMixin):
 class FFNGPTNeoModel(FFNGPTNeoMixin, transformers.GPTNeoModel):
     """GPT-Neo without a head."""
 
-    config_class = FFNGPTNeoConfig
-
 
 class FFNGPTNeoForCausalLM(FFNGPTNeoMixin, transformers.GPTNeoForCausalLM):
     """GPT-Neo as a language model."""
 
-    config_class = FFNGPTNeoConfig
-
 
 class FFNGPTNeoForSequenceClassification(FFNGPTNeoMixin, transformers.GPTNeoForSequenceClassification):
     """GPT-Neo with transformers' classification head on the last token."""
-
-    config_class = FFNGPTNeoConfig
 
 
 class FFNRobertaModel(FFNVariantMixin, transformers.RobertaModel):
@@ -246,6 +241,8 @@ class FFNRobertaForSequenceClassification(FFNVariantMixin, transformers.RobertaF
 class FFNT5Mixin(FFNVariantMixin):
     """Has T5 draw its initial weights as the stock classes do."""
 
+    config_class = FFNT5Config
+
     @classmethod
     def is_custom_code(cls) -> bool:
         """Say no: transformers would leave out what ``_init_weights`` does for modules without own weights.
@@ -258,13 +255,9 @@ class FFNT5Mixin(FFNVariantMixin):
 class FFNT5Model(FFNT5Mixin, transformers.T5Model):
     """T5 without a head."""
 
-    config_class = FFNT5Config
-
 
 class FFNT5ForConditionalGeneration(FFNT5Mixin, transformers.T5ForConditionalGeneration):
     """T5 as a language model: the encoder reads a text with gaps, the decoder writes what they hide."""
-
-    config_class = FFNT5Config
 
 
 class FFNT5ForSequenceClassification(FFNT5Mixin, transformers.T5ForSequenceClassification):
@@ -274,8 +267,6 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, transformers.T5ForSequenceClass
     stock class looks for the last ``</s>`` and refuses a batch whose texts differ in how many they have; here
     the last token that is no padding is pooled, which of a text that ends in ``</s>`` is the same.
     """
-
-    config_class = FFNT5Config
 
     @can_return_tuple
     def forward(
