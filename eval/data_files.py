@@ -47,7 +47,7 @@ def read_rows(path: Path, columns: Iterable[str], texts: Iterable[str] = ()) -> 
         elif path.suffix == PARQUET:
             rows = pq.read_table(path).to_pylist()
         else:
-            rows = _parse_rows(path, _read_text(path))
+            rows = _read_json(path)
     except (OSError, EOFError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from error
     if not rows:
@@ -71,12 +71,9 @@ def _read_table(path: Path, separator: str, texts: Iterable[str]) -> list[dict]:
     return table.to_dict("records")
 
 
-def _read_text(path: Path) -> str:
+def _read_json(path: Path) -> list:
     data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-
-
-def _parse_rows(path: Path, text: str) -> list:
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
     if text.lstrip().startswith("["):
         try:
             return parse_json(text)

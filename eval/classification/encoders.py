@@ -14,9 +14,9 @@ sequences.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -126,15 +126,10 @@ def padded_inputs(model: PreTrainedModel, batch: Encoded) -> dict[str, Tensor]:
     """
     layout = lay_out(batch, model.config.pad_token_id or 0, model.device)
     inputs = {"input_ids": layout.input_ids, "attention_mask": layout.mask.long()}
-    if layout.types is not None and _takes_types(model):
+    has_types = (getattr(model.config, "type_vocab_size", None) or 0) > 1
+    if layout.types is not None and has_types and "token_type_ids" in signature(model.forward).parameters:
         inputs["token_type_ids"] = layout.types
     return inputs
-
-
-def _takes_types(model: PreTrainedModel) -> bool:
-    # GPT-2 takes them too, but looks them up among the words. RoBERTa's have a single embedding.
-    has_embeddings = (getattr(model.config, "type_vocab_size", None) or 0) > 1
-    return has_embeddings and "token_type_ids" in inspect.signature(model.forward).parameters
 
 
 TOKENS_PER_CHUNK = 8_192

@@ -76,11 +76,6 @@ class FinetunedClassifier:
     data: TaskData
     documents: Documents
 
-    @property
-    def seed(self) -> int:
-        """Of its fine-tuning."""
-        return self.settings.seeds[0]
-
     def predict(self, data: Segmented) -> Predictions:
         """Return what the classifier says of examples and of their segments."""
         return predict(self.classifier, data, self.settings.per_device_train_batch_size, self.settings.dtype)

@@ -73,13 +73,13 @@ def sufficiency(subject: Subject, num_documents: int) -> Document:
     documents = classifier.documents
     train = subject.training_documents(classifier, num_documents)
     subject.tell("keywords of a forest by LIME")
-    forest = WordForest(train.texts, train.data.labels, classifier.seed)
+    forest = WordForest(train.texts, train.data.labels, classifier.settings.seeds[0])
     explained = {
         "highest": [classifier.predict(part.data) for part in (train, documents)],
         "attention": [rival.predict(part.data) for part in (train, documents)],
         "LIME": [forest.explain(part) for part in (train, documents)],
     }
-    results = compare_selections(train, documents, explained, classifier.seed)
+    results = compare_selections(train, documents, explained, classifier.settings.seeds[0])
     counts = documents.data.counts
     about = (
         f"What a bag of words does on one segment of each of {len(counts):,} documents, in percent. They "

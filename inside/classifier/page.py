@@ -73,7 +73,7 @@ def show(subject: Subject, num_examples: int, num_lime: int = 0) -> Document:
     who, shade = f"{subject.run} under the head {subject.head}", "what it contributes to"
     if num_lime:
         train = subject.training_documents(classifier, num_lime)
-        forest = WordForest(train.texts, train.data.labels, classifier.seed)
+        forest = WordForest(train.texts, train.data.labels, classifier.settings.seeds[0])
         predictions = forest.explain(classifier.documents)
         who, shade = "a random forest on words", "how many of LIME's keywords it has for"
     examples = explained(subject.task, classifier.documents, predictions)

@@ -99,11 +99,6 @@ def model_edge_layers(model: nn.Module) -> list[list[nn.Module]]:
     return [[layer for part in parts for layer in edge_layers(part)] for parts in ffns_of(model)]
 
 
-def is_kan(layer: nn.Module) -> bool:
-    """Whether the edges of a layer are learned functions and not straight lines."""
-    return not isinstance(layer, nn.Linear)
-
-
 @edges_of.register
 def _(layer: nn.Linear) -> Edges:
     return Edges(parameters=(layer.weight.detach(),), features=lambda x: x.unsqueeze(1))

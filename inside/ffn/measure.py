@@ -28,7 +28,7 @@ from base.families import get_family
 from base.run.folder_names import RunFolder
 from eval.identity import admit_run, identify_run
 from ffn_variants.models.loading import load_language_model
-from inside.ffn.functions import Edges, activations_of, edges_of, ffns_of, is_kan, model_edge_layers
+from inside.ffn.functions import Edges, activations_of, edges_of, ffns_of, model_edge_layers
 from inside.ffn.probe import Probe, read_held_out, untrained
 from pretrain.run.run_folder import read_run
 
@@ -175,7 +175,7 @@ def inspect_run(path: Path, num_tokens: int | None, trust_remote_code: bool) -> 
         edges=[
             _edge_layer(*both)
             for both in zip(layers, measured_layers(initial), strict=True)
-            if is_kan(both[0].module)
+            if not isinstance(both[0].module, nn.Linear)
         ],
         pruning=pruning_losses(trained, layers, identity.seed),
     )
