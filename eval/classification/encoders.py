@@ -126,6 +126,7 @@ def padded_inputs(model: PreTrainedModel, batch: Encoded) -> dict[str, Tensor]:
     """
     layout = lay_out(batch, model.config.pad_token_id or 0, model.device)
     inputs = {"input_ids": layout.input_ids, "attention_mask": layout.mask.long()}
+    # GPT-2 takes them too, but looks them up among the words. RoBERTa's have a single embedding.
     has_types = (getattr(model.config, "type_vocab_size", None) or 0) > 1
     if layout.types is not None and has_types and "token_type_ids" in signature(model.forward).parameters:
         inputs["token_type_ids"] = layout.types
