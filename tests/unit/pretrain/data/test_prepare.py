@@ -96,7 +96,7 @@ def test_another_block_size_shares_the_tokenizer(tmp_path, capsys):
     train, out = second.train, capsys.readouterr().out
     assert out.startswith(
         f"packed 118 train documents, {train.num_tokens:,} tokens, into {len(train.input_ids):,} rows of 32 "
-        f"({(train.input_ids != 0).mean():.1%} filled, "
+        f"({(train.input_ids != 0).mean():.1%} filled)"
     )
     assert second.tokenizer.get_vocab() == first.tokenizer.get_vocab()
     assert train.input_ids.shape[1] == second.tokenizer.model_max_length == 32
