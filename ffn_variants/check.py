@@ -272,7 +272,8 @@ def gradients(name: str, options: Options) -> None:
     except (RuntimeError, ValueError) as error:
         raise AssertionError(
             f"gradients differ from finite differences in float64 ({first_line(error).rstrip('.,')}); "
-            "compute the output by differentiable operations in x's own precision, or at least float32"
+            "compute the output by differentiable operations, in x.dtype or, in place of x.float(), in "
+            "torch.promote_types(x.dtype, torch.float32)"
         ) from None
 
 

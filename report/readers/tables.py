@@ -198,7 +198,8 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     table = _without_summaries(_identified(table, context), context)
     if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
         table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
-    if {"score", "variant"} <= {*table.columns} and not pd.api.types.is_numeric_dtype(table["score"]):
+    is_text = "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"])
+    if {"score", "variant"} <= {*table.columns} and (is_text or table["score"].isna().any()):
         table = _without_gaps(table, context)
     family = table["family"] if "family" in table.columns else ONLY_FAMILY
     return TableOfRows(
@@ -474,7 +475,7 @@ def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
 
     A cell with a digit that is no number, as ``60.2*``, stays: it holds a score, and is refused later.
     """
-    cells = table["score"].astype(str).str.strip()
+    cells = table["score"].astype(str).str.strip().mask(table["score"].isna(), "")
     is_gap = ~_is_number(cells) & ~cells.str.contains(r"\d")
     # Of a wide table the label names column and row; of a long one it is the row's number.
     places = [place if isinstance(place, str) else f"row {place}" for place in cells.index[is_gap]]

@@ -54,7 +54,7 @@ def test_fingerprints_are_the_same_in_another_process_from_a_copy_of_the_code(tm
 
 def forget() -> None:
     """Have the next fingerprint written anew, of files as they were parsed."""
-    source_module._fingerprint.cache_clear()
+    source_module._text_of_files.cache_clear()
     source_module._written.cache_clear()
 
 

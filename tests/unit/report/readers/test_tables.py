@@ -190,6 +190,14 @@ def test_a_verdict_on_a_table_says_that_it_is_of_surviving_runs(cell: str, tmp_p
     assert comparison.num_failed == 1
 
 
+def test_a_frame_may_lack_scores_as_a_file_may():
+    frame = pd.DataFrame({"variant": ["gelu"] * 3 + ["mine"] * 3, "seed": [1, 2, 3] * 2})
+    scores = [60.1, 61.2, 60.4, 63.1, float("nan"), 62.2]
+    source = source_of_frame(frame.assign(blimp=scores), Request())
+    assert list(source.rows["score"]) == [each for each in scores if each == each]
+    assert (source.failed, source.notes[-1].count("data row 5 (empty)")) == ((), 1)
+
+
 def test_tasks_without_seeds_are_of_one_run_and_repeated_scores_of_several(tmp_path: Path):
     rows = [["variant", "benchmark", "task", "score"], ["gelu", "x", "1", 1], ["gelu", "x", "2", 2]]
     source = read_source(write(tmp_path / "scores.csv", rows))
