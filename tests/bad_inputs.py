@@ -54,7 +54,7 @@ CORPORA: dict[str, tuple[bytes, str]] = {
     "latin1.txt": ("é\n".encode("latin-1") * 3, "is not UTF-8 text"),
     "cut.jsonl.gz": (bytes.fromhex("1f8b0800000000000003ab56"), "broken gzip file"),
     "utf16.txt": ("text\n".encode("utf-16"), "iconv -f UTF-16"),
-    "zipped.txt": (bytes.fromhex("1f8b080000000000"), "NUL byte; no text file"),
+    "zipped.txt": (bytes.fromhex("1f8b080000000000"), "NUL byte; this is no text file"),
     "few-lines.txt": (b"word " * 15_000 + b"\n" + b"word " * 15_000, "1 document in 2 lines"),
     "lines.txt": ("".join(f"Story number {i}.\n" for i in range(3000)).encode(), "--data.txt-split lines"),
 }

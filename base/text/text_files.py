@@ -254,9 +254,8 @@ def _text_lines(file: IO[bytes], path: Path) -> Iterator[str]:
             text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if b"\0" in text:
                 is_utf16 = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-                cure = (
-                    f"convert it: iconv -f UTF-16 -t UTF-8 {path} > new.txt" if is_utf16 else "no text file"
-                )
+                convert = f"write iconv -f UTF-16 -t UTF-8 {path} > new.txt"
+                cure = convert if is_utf16 else "this is no text file"
                 raise UsageError(f"{path}: line {number} holds a NUL byte; {cure}")
             yield text.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
