@@ -83,7 +83,7 @@ class Config(dict[str, Any]):
             found = self[name]
         except KeyError as error:
             raise AttributeError(error.args[0]) from None
-        if type(found) is dict:  # a section, of which a setting may be changed
+        if name in self and type(found) is dict:  # a section, of which a setting may be changed
             self[name] = found = Config(found)
         return found
 
@@ -479,7 +479,7 @@ class Runs(Trained, list[Run]):
         Raises:
             UsageError: For a name that is none of these.
         """
-        levels = {"variant" if name == "ffn" else name: level for name, level in levels.items()}
+        levels = {self.other_names.get(name, name): level for name, level in levels.items()}
         columns = ["family", "variant", "seed", *self.axes]
         if unknown := next((name for name in levels if name not in columns), None):
             raise unknown_name("axis of these runs:", unknown, columns)

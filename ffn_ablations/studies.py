@@ -67,10 +67,8 @@ def _written(content: dict[str, Any]) -> Path:
     Raises:
         UsageError: If it is none, or there is a file of another content.
     """
-    fields, file = (
-        _with_torch("study.study_config").StudyConfig.model_fields,
-        Path(f"{content.get('name')}.yaml"),
-    )
+    fields = _with_torch("study.study_config").StudyConfig.model_fields
+    file = Path(f"{content.get('name')}.yaml")
     settings = {name: content.pop(name) for name in [*content] if name not in fields}
     for name in settings.keys() & SubmitArgs.model_fields.keys():
         raise KeywordError(f"{name} is a keyword of run: study({file.stem!r}).run({name}=...)")

@@ -444,7 +444,8 @@ def test_settings_have_the_names_of_other_libraries(tmp_path: Path) -> None:
     assert first == second
     changed = ffa.load_config("tiny")
     changed.model.hidden_size = 32
-    assert changed["model"]["hidden_size"] == 32
+    changed["model"]["ffn_options"] = {}
+    assert (changed["model"]["hidden_size"], changed.ffn_options, "ffn_options" in changed) == (32, {}, False)
     changed["optim"]["max_steps"] = 2
     stories = [f"A dog ran {n} miles." for n in range(200)]
     run = ffa.train(changed, dataset=stories, runs_dir=tmp_path, torch_compile=False)
