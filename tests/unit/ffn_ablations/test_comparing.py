@@ -366,7 +366,10 @@ def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.C
     [
         (lambda scores: scores[["family"]], "missing column(s) variant, seed, benchmark, score"),
         (lambda scores: scores.iloc[:0], "the data frame: holds no rows"),
-        (lambda scores: scores.assign(score=float("nan")), "no cell of a column of scores holds a number: row 1 (empty)"),
+        (
+            lambda scores: scores.assign(score=float("nan")),
+            "no cell of a column of scores holds a number: row 1 (empty)",
+        ),
         (lambda scores: scores.assign(seed="one"), "seed 'one' in data row 1 is not a number"),
         (lambda scores: scores.assign(variant="gelu"), "no score of gelu is left; duplicates"),
         (lambda scores: pd.concat([scores] * 2, axis=1), "has the column 'family' twice"),
