@@ -91,7 +91,8 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path, write_study
 @pytest.mark.slow
 @pytest.mark.parametrize("in_background", [False, True])
 def test_a_cancelled_study_saves_and_continues(tmp_path, write_study, in_background):
-    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    long_enough = {"optim": {"max_steps": 300}, "train": {"save_steps": 100}}
+    file, study = write_study(tmp_path, config=long_enough), tmp_path / "runs" / "study"
     args = ("run", file, "--workers", 1, "--no-report")
     process = start(study, *args, in_background=in_background)
     second = run(*args)
