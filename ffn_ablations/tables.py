@@ -20,6 +20,8 @@ OTHER_NAMES = {
 class Table(pd.DataFrame):
     """A data frame of which a text that is no column names rows: ``table["swiglu"]``; it prints every column.
 
+    Rows of scores are named by their benchmark: ``scores["held-out-loss"]``.
+
     Columns have the names of others, too: ``ffn``, ``difference``, ``p_value``. A property called as a method
     returns itself.
     """
@@ -42,8 +44,12 @@ class Table(pd.DataFrame):
         return super().groupby(self._known(by), *arguments, **settings)
 
     def pivot(self, **names: Any) -> pd.DataFrame:  # type: ignore[bad-override]
-        """Turn as pandas does."""
-        return super().pivot(**{each: self._known(name) for each, name in names.items()})
+        """Turn as pandas does; ``values`` may be a benchmark, whose scores are taken."""
+        known = {each: self._known(name) for each, name in names.items()}
+        values = known.get("values")
+        if isinstance(values, str) and values not in self.columns and "score" in self.columns:
+            return self[values].to_pandas().pivot(**known | {"values": "score"})
+        return super().pivot(**known)
 
     def pivot_table(self, *arguments: Any, **settings: Any) -> pd.DataFrame:  # type: ignore[bad-override]
         """Turn and average as pandas does."""
@@ -70,11 +76,14 @@ class Table(pd.DataFrame):
             return self.reset_index()[key]
         if not isinstance(key, str) or key in self.columns:
             return super().__getitem__(key)
+        has_names = not isinstance(self.index, pd.RangeIndex)
         names = self.index.get_level_values(0).astype(str)
+        if not has_names and "benchmark" in self.columns:
+            names = pd.Index(self["benchmark"])
         if not (found := is_called(names, key)).any():
-            rows = [] if isinstance(self.index, pd.RangeIndex) else names.unique()
+            rows = names.unique() if has_names or "benchmark" in self.columns else []
             raise KeyError(str(unknown_name("column or row", key, [*map(str, self.columns), *rows])))
-        return self.iloc[found.argmax()] if found.sum() == 1 else self.loc[found]
+        return self.iloc[found.argmax()] if has_names and found.sum() == 1 else self.loc[found]
 
 
 def _short(number: float) -> str:

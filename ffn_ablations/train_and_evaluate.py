@@ -208,8 +208,8 @@ def evaluate(
             ``classify=["sst2"]``, ``finetune={"head": ["linear"]}``.
 
     Returns:
-        One row a score, as ``compare`` takes it: variant, seed, benchmark, run_id, family, group, metric,
-        n_items, head, primary, task, score; the held-out loss of every finished run among them.
+        One row a score, as ``compare`` takes it: variant, seed, benchmark, task, score, run_id, family,
+        group, metric, n_items, head, primary; the held-out loss of every finished run among them.
 
     Raises:
         UsageError: For a mistake, or where something could not be scored; what could is kept, and the same
@@ -241,6 +241,5 @@ def evaluate(
     who = {run.folder: {"run_id": run.facts.run_id, "variant": run.variant} for run in runs}
     tables = [rows.assign(**who[folder]) for folder, rows in outcome.requested.items() if len(rows)]
     scores = pd.concat([held_out_rows([run.facts for run in runs]), *tables], ignore_index=True)
-    # The first and the last columns are those that a narrow screen shows.
-    first, last = ["variant", "seed", "benchmark"], ["task", "score"]
-    return Table(scores[[*first, *scores.columns.difference(first + last, sort=False), *last]])
+    first = ["variant", "seed", "benchmark", "task", "score"]
+    return Table(scores[[*first, *scores.columns.difference(first, sort=False)]])

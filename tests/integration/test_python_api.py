@@ -105,6 +105,11 @@ def test_runs_are_scored_once_and_compared(runs: ffa.Runs) -> None:
     assert losses.score.tolist() == [run.loss for run in runs]
     kept = pd.concat([pd.read_parquet(run.folder / "eval" / "rows.parquet") for run in runs])
     assert sorted(scores[scores.benchmark == "embedded-pairs"].score) == sorted(kept.score)
+    assert scores["held-out-loss"].equals(losses)
+    turned = scores.pivot(index="seed", columns="ffn", values="held-out-loss")
+    assert turned.stack().to_dict() == {(run.seed, run.variant): run.loss for run in runs}
+    with pytest.raises(KeyError, match="unknown column or row 'held-out'; did you mean 'held-out-loss'"):
+        scores.pivot(index="seed", columns="ffn", values="held-out")
     assert ffa.evaluate(runs, **PAIRS).equals(scores)  # nothing is scored twice
     assert runs[0].evaluate(**PAIRS).score.isin(scores.score).all()
     asked, study = {"primary": ["held-out-loss"]}, ffa.study(runs[0].folder.parents[2])
