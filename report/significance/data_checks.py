@@ -16,7 +16,7 @@ from scipy import special
 from base.printing import first_few
 from report.significance.axes import Level
 from report.statistics.welch import NO_SPREAD
-from scores.metrics import looks_like_a_loss
+from scores.metrics import is_known_score, looks_like_a_loss
 from scores.rows import RunKey, run_name
 from scores.suites import HELD_OUT, is_percentage
 
@@ -37,6 +37,21 @@ _FROM_OTHER_UNITS = {"perplexities": np.log, "bits": lambda bits: bits * np.log(
 """What makes nats of a loss in another unit."""
 NEAR_IN_NATS = 0.05
 """Share of the lowest loss by which that of an arm in the same unit may differ."""
+MOSTLY = 0.8
+"""Share of an arm's runs that are alike in a column which goes with the variants."""
+_OF_FFN, _OF_RECIPE = (
+    re.compile(rf"(?<![a-z])(?:{words})(?![a-z])")
+    for words in (
+        "n?params?|parameters|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|mem|"
+        "memory|[gm]i?b|speed|throughput|per|wall|energy|cost|d_ff|ffn|mlp|inner|intermediate|expansion|width|"
+        "act|activation|gated?|glu|kind|type|class|category|grid|degree|splines?|knots?|rank|order|index|id|"
+        "label|colou?r|notes?|comments?|description|url|path|file|mean|average|avg|median|std|sd|sem|stderr",
+        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|batch|[a-z]*size|source|machine|host|node|gpus?|date|"
+        "device|hardware|day|tokenizer|vocab|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|warmup|seq|"
+        "decay|precision|dtype|commit|version|author|paper|lab|context|length|layers?|d_model|n_embd",
+    )
+)
+"""In names: what an FFN is or costs, and sums of runs; what models were trained or measured with."""
 SHOWN = 4
 EQUAL_ARMS = (
     "the same scores at every seed, judged as if they were independent; is one a copy, or do they not differ?"
@@ -177,10 +192,52 @@ def _step(scores: np.ndarray) -> float:
     return max(step, whole / fits[0]) if fits.size else step
 
 
+def find_confounds(rows: pd.DataFrame, columns: Iterable[str], places: list[str], level: str) -> list[str]:
+    """Name further columns of a table that go with what is compared, such as ``steps``.
+
+    A column goes with it if it differs between levels that have one value each in four of five runs or more,
+    whole numbers also to two digits. Left out are, by their names, properties of an FFN and what it costs; a
+    name that is not known is believed where runs are repeated and a text does not just rename the levels.
+
+    Args:
+        rows: One a run and place.
+        columns: Those of it that may be named; what is empty says nothing.
+        places: Columns within which runs are compared.
+        level: The column whose levels are compared.
+    """
+    notes = []
+    for column in (x for x in columns if not (is_known_score(x) or _OF_FFN.search(_snake(x)))):
+        texts = rows[column].astype(str).str.strip()[rows[column].notna()]
+        texts = texts[texts != ""]
+        numbers = pd.to_numeric(texts, errors="coerce")
+        digits = (9, 2) if (numbers % 1 == 0).all() else (9,)
+        ways = [numbers.map(lambda x, n=n: f"{float(f'{x:.{n}g}'):,.9g}") for n in digits]
+        for values in ways if numbers.notna().all() else [texts]:
+            runs = rows.loc[values.index].groupby([*places, level, values.rename("value")]).size()
+            most, several = (runs.groupby([*places, level]).transform(x) for x in ("max", "sum"))
+            alike = runs[(runs == most) & (runs >= MOSTLY * several)].reset_index()
+            differing = alike[alike.groupby(places)["value"].transform("nunique") > 1]
+            if differing.empty:
+                continue
+            (_, first), *_ = differing.groupby(places)
+            is_name = values is texts and not first["value"].duplicated().any()
+            if _OF_RECIPE.search(_snake(column)) or (several.max() > 1 and not is_name):
+                levels = first.groupby("value", sort=False)[level].agg(lambda x: _names(map(str, x), "and"))
+                does = f"what it does and what the {'FFN' if level == 'variant' else level} does"
+                listed = _names(levels + " " + levels.index)
+                notes.append(f"`{column}` differs between {level}s ({listed}): {does} cannot be told apart")
+                break
+    return notes
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.rpartition(".")[2]).lower()
+
+
 def gravest_first(*notes: str) -> tuple[str, ...]:
     """Put warnings of what may be counted falsely first, then of lost data, and last how names were read."""
     gravest = (
-        "far too narrow|contradict each other|percent, as|one unit|more often",
+        "far too narrow|contradict each other|told apart|different ways|percent, as|one unit|more often",
         "left out|not scored|counted once",
         "^(?!.*(by the name|read))",
     )
