@@ -59,7 +59,7 @@ EQUAL_ARMS = (
 ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
 SAME = "runs of different models with the same scores, kept; was one copied?"
 PASTED = "the same scores at several seeds, more often than by rounding, kept; were rows copied?"
-SAME_BY_CHANCE = "different runs with the same scores, which may be chance, kept"
+SAME_BY_CHANCE = "different runs with the same scores, kept, as it may be chance; remove what was copied"
 
 
 def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -156,28 +156,31 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
 
 
 def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
-    """Find arms with one score a run in which scores come again, as of rows that were pasted twice.
+    """Find arms with in whose runs all scores come again, as of rows that were pasted twice.
 
     In the order of seeds the equal pairs at each distance are held against a Poisson law: two normal scores
-    of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s). The level of 0.2%
+    of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s); several are all
+    equal with no more than the least of theirs, for which the first few are looked at. The level of 0.2%
     is over all distances, each arm and all arms together (Bonferroni).
 
     Args:
         rows: What ``normalise_rows`` returns, each key once.
     """
-    places, arms = rows[SCORE].drop_duplicates(), rows.sort_values("seed").groupby(ARM)["score"]
-    sd = np.sqrt(arms.var().mean())
-    if len(places) != 1 or not sd > NO_SPREAD or _OF_FEW_VALUES.search(" ".join(places.iloc[0])):
-        return []
-    chance = _step(rows["score"].to_numpy()) / (2 * np.sqrt(np.pi) * sd)
+    table = rows.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index().dropna(axis=1)
+    arms = table.groupby(ARM)
+    spreads = np.sqrt(arms.var().mean()).iloc[:SHOWN].items()
+    told = {x: sd for x, sd in spreads if sd > NO_SPREAD and not _OF_FEW_VALUES.search(" ".join(x))}
+    chance = min(
+        (_step(table[x].to_numpy()) / (2 * np.sqrt(np.pi) * sd) for x, sd in told.items()), default=1
+    )
 
     def are_pasted(*several: np.ndarray) -> bool:
         lags = range(1, max(map(len, several)))
-        equal = {lag: np.concatenate([x[lag:] == x[:-lag] for x in several]) for lag in lags}
+        equal = {lag: np.concatenate([(x[lag:] == x[:-lag]).all(axis=1) for x in several]) for lag in lags}
         p = [special.pdtrc(x.sum() - 1, len(x) * chance) for x in equal.values() if x.any()]
         return min(p, default=1.0) * len(lags) * (arms.ngroups + 1) < PASTED_LEVEL
 
-    uneven = {arm: x.to_numpy() for arm, x in arms if np.ptp(x) > NO_SPREAD}
+    uneven = {arm: x.to_numpy() for arm, x in arms if (np.ptp(x.to_numpy(), 0) > NO_SPREAD).any()}
     pasted = [arm for arm, x in uneven.items() if are_pasted(x)]
     return pasted or (list(uneven) if uneven and are_pasted(*uneven.values()) else [])
 
