@@ -214,7 +214,7 @@ def _confounds(table: pd.DataFrame, context: _Context) -> list[str]:
     level = factor if factor and factor in table.columns else "variant"
     places = [x for x in ("family", "variant", *axes, *_PLACE) if x in table.columns and x != level]
     told = [*_told(table, context), *(x for x in table.columns if x.startswith("params."))]
-    return find_confounds(table, told, places, level)
+    return find_confounds(table.reset_index(drop=True), told, places, level)
 
 
 def _key(name: object) -> str:

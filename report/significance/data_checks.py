@@ -42,13 +42,13 @@ MOSTLY = 0.8
 _OF_FFN, _OF_RECIPE = (
     re.compile(rf"(?<![a-z])(?:{words})(?![a-z])")
     for words in (
-        "n?params?|parameters|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|mem|"
-        "memory|[gm]i?b|speed|throughput|per|wall|energy|cost|d_ff|ffn|mlp|inner|intermediate|expansion|width|"
-        "act|activation|gated?|glu|kind|type|class|category|grid|degree|splines?|knots?|rank|order|index|id|"
-        "label|colou?r|notes?|comments?|description|url|path|file|mean|average|avg|median|std|sd|sem|stderr",
-        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|batch|[a-z]*size|source|machine|host|node|gpus?|date|"
-        "device|hardware|day|tokenizer|vocab|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|warmup|seq|"
-        "decay|precision|dtype|commit|version|author|paper|lab|context|length|layers?|d_model|n_embd",
+        "n?params?|parameters|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|memory|"
+        "[gm]i?b|speed|throughput|per|cost|d_ff|ffn|mlp|inner|intermediate|expansion|width|activation|gated?|"
+        "glu|kind|type|grid|degree|splines?|knots?|rank|order|index|id|label|comments?|description|url|path|"
+        "file|mean|average|avg|median|std|sd|sem|stderr",
+        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|[a-z]*size|source|machine|host|node|gpus?|date|day|"
+        "device|hardware|tokenizer|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|precision|dtype|commit|"
+        "version|author|paper|lab",
     )
 )
 """In names: what an FFN is or costs, and sums of runs; what models were trained or measured with."""
@@ -156,7 +156,7 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
 
 
 def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
-    """Find arms with in whose runs all scores come again, as of rows that were pasted twice.
+    """Find arms in whose runs all scores come again, as of rows that were pasted twice.
 
     In the order of seeds the equal pairs at each distance are held against a Poisson law: two normal scores
     of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s); several are all
@@ -168,11 +168,14 @@ def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
     """
     table = rows.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index().dropna(axis=1)
     arms = table.groupby(ARM)
-    spreads = np.sqrt(arms.var().mean()).iloc[:SHOWN].items()
-    told = {x: sd for x, sd in spreads if sd > NO_SPREAD and not _OF_FEW_VALUES.search(" ".join(x))}
-    chance = min(
-        (_step(table[x].to_numpy()) / (2 * np.sqrt(np.pi) * sd) for x, sd in told.items()), default=1
-    )
+    shares = [
+        _step(table[place].to_numpy()) / np.sqrt(square)
+        for place, square in [*arms.var().mean().items()][:SHOWN]
+        if square > NO_SPREAD**2 and not _OF_FEW_VALUES.search(str(place))
+    ]
+    if not shares:
+        return []
+    chance = min(shares) / (2 * np.sqrt(np.pi))
 
     def are_pasted(*several: np.ndarray) -> bool:
         lags = range(1, max(map(len, several)))
@@ -211,8 +214,7 @@ def find_confounds(rows: pd.DataFrame, columns: Iterable[str], places: list[str]
     notes = []
     for column in (x for x in columns if not (is_known_score(x) or _OF_FFN.search(_snake(x)))):
         texts = rows[column].astype(str).str.strip()[rows[column].notna()]
-        texts = texts[texts != ""]
-        numbers = pd.to_numeric(texts, errors="coerce")
+        numbers = pd.to_numeric(texts := texts[texts != ""], errors="coerce")
         digits = (9, 2) if (numbers % 1 == 0).all() else (9,)
         ways = [numbers.map(lambda x, n=n: f"{float(f'{x:.{n}g}'):,.9g}") for n in digits]
         for values in ways if numbers.notna().all() else [texts]:
@@ -220,15 +222,14 @@ def find_confounds(rows: pd.DataFrame, columns: Iterable[str], places: list[str]
             most, several = (runs.groupby([*places, level]).transform(x) for x in ("max", "sum"))
             alike = runs[(runs == most) & (runs >= MOSTLY * several)].reset_index()
             differing = alike[alike.groupby(places)["value"].transform("nunique") > 1]
-            if differing.empty:
-                continue
-            (_, first), *_ = differing.groupby(places)
-            is_name = values is texts and not first["value"].duplicated().any()
-            if _OF_RECIPE.search(_snake(column)) or (several.max() > 1 and not is_name):
+            for _, first in [*differing.groupby(places)][:1]:
+                is_name = values is texts and not first["value"].duplicated().any()
+                is_told = _OF_RECIPE.search(_snake(column)) or (several.max() > 1 and not is_name)
                 levels = first.groupby("value", sort=False)[level].agg(lambda x: _names(map(str, x), "and"))
                 does = f"what it does and what the {'FFN' if level == 'variant' else level} does"
-                listed = _names(levels + " " + levels.index)
-                notes.append(f"`{column}` differs between {level}s ({listed}): {does} cannot be told apart")
+                note = f"`{column}` differs between {level}s ({_names(levels + ' ' + levels.index)}): {does}"
+                notes += [f"{note} cannot be told apart"] * bool(is_told)
+            if not differing.empty:
                 break
     return notes
 
