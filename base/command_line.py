@@ -258,7 +258,7 @@ def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str], before
         cure = hints.get(before, f"{switch}--help lists all flags")
         return UsageError(f"{word!r} is one word too many{behind}; {cure}")
     typed = word.partition("=")[0]
-    if hint := hints.get(typed.lstrip("-")):
+    if hint := hints.get(typed.lstrip("-").removeprefix("trainer.")):  # as Lightning writes flags
         return UsageError(f"unknown flag {word}; {hint}")
     # The dashes in front are alike in all flags, and would make any two of them seem close.
     flags = {name.lstrip("-"): name for action in parser._actions for name in action.option_strings}

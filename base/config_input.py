@@ -189,8 +189,10 @@ def near_study(name: Path, runs: Path = Path("runs")) -> str:
 
 def near_file(path: Path) -> str:
     """Ask for the file or folder beside where a path was misspelt, if one there is called nearly so."""
-    close = closest(path.name, sorted(each.name for each in path.parent.glob("*")))
-    return f"did you mean {path.with_name(close)}? " if close else ""
+    wrong = next((x for x in reversed(path.parents) if not x.exists()), path)
+    close = closest(wrong.name, sorted(each.name for each in wrong.parent.glob("*")))
+    meant = wrong.with_name(close or wrong.name) / path.relative_to(wrong)
+    return f"did you mean {meant}? " if meant.exists() else ""
 
 
 SEED_END = 2**32

@@ -160,11 +160,12 @@ def explain(
     typed = typed or {}
     errors: list[Any] = error.errors()
     # A misspelt key is also a missing one, and its own complaint comes last.
-    first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
+    unknown = ("extra_forbidden", "invalid_key")
+    first = min(errors, key=lambda each: each["type"] not in unknown)
     path, place, kinds = _locate(model, first["loc"])
     flag = typed.get(path)
     where = f"{flag}: " if flag else "".join(f"{part}: " for part in (source, place) if part)
-    if first["type"] == "extra_forbidden":
+    if first["type"] in unknown:
         return UsageError(f"{where}unknown key, {_closest(model, first['loc'])}")
     if first["type"] == "value_error":
         is_typed = any(each[: len(path)] == path for each in typed)
@@ -212,6 +213,8 @@ def _closest(model: type, location: Sequence[str | int]) -> str:
     known = f"known: {', '.join(names)}"
     short = {name: path for path, name in getattr(model, "short_names", {}).items()}
     last = str(location[-1]).rpartition(".")[2]
+    if re.fullmatch(r"\d+(e[-+]?\d+)?", last):  # {learning_rate: 2,0e-3} has two keys
+        return "a decimal is written with a point, as 0.001"
     elsewhere = [path for path, _ in leaf_fields(model) if path[-1] == last] + [short.get(last, ())]
     if len(elsewhere[0]) == 2 and last not in names:
         return f"write {elsewhere[0][1]} under {elsewhere[0][0]}:"
@@ -236,4 +239,6 @@ def _shown_value(error: Any, flag: str | None) -> str:
         return " (is null)"
     share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(value))
     cure = f"; write {float(share[1]) / 100:g}" if share else ""
+    if error["type"] == "float_parsing" and re.fullmatch(r"[-+]?\d+,\d+(e[-+]?\d+)?", str(value)):
+        cure = "; a decimal is written with a point"
     return f" (is {str(value)[:LONGEST_SHOWN] if flag else shown(value)}){cure}"

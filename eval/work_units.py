@@ -111,8 +111,8 @@ def _text_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator
         return
     if run.objective is None:
         raise UsageError(
-            f"{run.run_id} is no run of this project, and only those score texts ({tasks[0].suite}); choose "
-            "--suites glue or --classify"
+            f"{run.variant}: a model alone is no run of this project, and only those score texts "
+            f"({tasks[0].suite}); give the run's folder, or choose --suites glue or --classify"
         )
     protocol = config.protocol.resolve(run.objective)
     record = protocol.record()

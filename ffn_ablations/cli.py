@@ -44,7 +44,7 @@ COMMANDS = {typed: Command(*each) for typed, each in _COMMANDS.items()}
 """By what is typed behind ``ffn-ablations``."""
 OTHER_WORDS = {"logs": "study status", "stop": "study cancel", "submit": "study run", "resume": "study run"}
 OTHER_WORDS |= {"presets": "list studies", "configs": "list studies", "score": "eval", "compare": "report"}
-OTHER_WORDS |= {".yaml": "study run", ".csv": "report", ".xlsx": "report", ".py": "try"}
+OTHER_WORDS |= {".yaml": "study run", ".csv": "report", ".xlsx": "report", ".py": "try", "train.py": "train"}
 """Commands by what other tools call them, and by the ending of what they take."""
 
 HELP = ("--help", "-h", "help")

@@ -68,7 +68,8 @@ def matching_width(
     if cost(unit) == cost(2 * unit):
         raise UsageError(
             f"FFN variant {ffn!r} has {cost(unit):,} {_WORDS[budget]} at any intermediate_size, so none "
-            f"matches {goal}; set its ffn_budget to width"
+            f"matches {goal}; use (config.)intermediate_size in a layer of your own, or set its "
+            "ffn_budget to width"
         )
     width = _nearest_width(cost, target, unit)
     if abs(cost(width) - target) > TOLERANCE * target:

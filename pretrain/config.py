@@ -304,11 +304,15 @@ class RunConfig(Section):
         **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
         "--ffn": "a run has one; several are a study, variants: [gelu, swiglu]",
         "activation": "write --ffn",
+        "max-epochs": "write --epochs",
+        "accelerator": "write --device cpu or --device cuda",
+        "devices": "several GPUs train one run: accelerate launch -m pretrain.train tiny",
+        "wandb-project": "write --tracker wandb; its project is --study",
         **dict.fromkeys(("n-layer", "n-embd"), "write --model.num-hidden-layers and --model.hidden-size"),
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
         "config": "write it first, without a flag, as in: train tiny",
         **dict.fromkeys(
-            ("resume", "resume-from-checkpoint"),
+            ("resume", "resume-from-checkpoint", "init-from"),
             "what was interrupted goes on when it is given again; another --max-steps is another run",
         ),
     }

@@ -20,8 +20,9 @@ SHOWN = 4
 STEP = re.compile(r"(.*[./])?(_?step|global_?step|epoch|iteration)", re.IGNORECASE)
 OF_TRACKER = re.compile(
     r"(?i)(.*[./])?_(runtime|timestamp|wandb.*)|created|runtime|user|tags|notes|state|sweep|unnamed:.*|"
+    r"params\..*|"
 )
-"""What trackers write of every run beside what it was told; a column without a name is an index of pandas."""
+"""What trackers write of every run, and MLflow's numeric parameters; a column without a name is an index."""
 _LINE = r"(?P<name>.+) - (?P<metric>.+)"
 _RUN = {"run_id", "run id", "run", "name", "run_name", "seed"}
 """Columns of a history that tell runs apart, in small letters."""
@@ -61,16 +62,16 @@ def _history_of_chart(table: pd.DataFrame, step: str) -> pd.DataFrame:
 
 
 def _plainly_named(table: pd.DataFrame, flagged: set[str]) -> pd.DataFrame:
-    """Leave out of MLflow's columns what is neither a metric, a text, a column of rows nor the user's."""
+    """Leave out tags of MLflow's columns; numbers that are no metric keep the name that says so."""
     plain = {x: x.partition(".")[2] for x in table.columns if x.startswith(("metrics.", "params."))}
     plain["tags.mlflow.runName"] = "name"
     numbers = [
         x for x in plain if x.startswith("params.") and pd.to_numeric(table[x], errors="coerce").notna().any()
     ]
     others = [x for x in table.columns if x == "experiment_id" or (x.startswith("tags.") and x not in plain)]
-    others += [x for x in numbers if plain[x] not in ROW_COLUMNS]
+    kept = {*flagged, *(x for x in numbers if plain[x] not in ROW_COLUMNS)}
     return table.drop(columns={*others} - flagged).rename(
-        columns={x: name for x, name in plain.items() if x not in flagged}
+        columns={x: name for x, name in plain.items() if x not in kept}
     )
 
 

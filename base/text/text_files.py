@@ -113,7 +113,9 @@ def _files_in(folder: Path) -> list[Path]:
     kinds = Counter(str(format_of(path)).removesuffix(".gz") for path in files)
     if not kinds:
         others = others_in([folder]) or "no files"
-        raise UsageError(f"{folder}: has no file of a known format ({', '.join(FORMATS)}); it has {others}")
+        cure = "; datasets.load_from_disk(FOLDER).to_json('texts.jsonl') writes one" * (".arrow" in others)
+        known = ", ".join(FORMATS)
+        raise UsageError(f"{folder}: has no file of a known format ({known}); it has {others}{cure}")
     if len(kinds) > 1:
         counts = ", ".join(f"{number} {ending}" for ending, number in kinds.most_common())
         raise UsageError(

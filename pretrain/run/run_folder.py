@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from base.config_input import read_yaml
+from base.config_input import near_file, read_yaml
 from base.errors import OccupiedError, UsageError
 from base.files import damage, remove_leftovers, sole_holder, write_text
 from base.run.folder_names import RunFolder
@@ -107,10 +107,10 @@ def read_run(path: Path) -> ResolvedConfig:
     """
     folder = RunFolder(Path(path))
     if not folder.is_run:
-        raise UsageError(
-            f"{path}: is no run folder (it has no {folder.config_file.name}); "
-            "give runs/<study>/<family>/<variant>/<run>"
+        what = (
+            f"is no run folder (it has no {folder.config_file.name})" if path.exists() else "no such folder"
         )
+        raise UsageError(f"{path}: {what}; {near_file(path)}give runs/<study>/<family>/<variant>/<run>")
     name = str(folder.config_file)
     config = resolve_sources(Sources(read_yaml(folder.config_file), Typed({}, {}), (), name), is_begun=True)
     present = config_hash(config)

@@ -127,5 +127,5 @@ def _last(results: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     for task, ways in results.drop_duplicates(["task", "setting"]).groupby("task"):
         if len(ways) > 1:
             listed = " and ".join(ways["run_id"] + " " + ways["setting"])
-            notes.append(f"{task}: models were measured in different ways, {listed}")
+            notes.append(f"{task}: models were measured in different ways, {listed}; measure all alike")
     return results

@@ -22,6 +22,7 @@ from base.errors import UsageError, first_line, shown, unknown_name
 from base.printing import first_few
 from report.readers.reading import ONLY_FAMILY, SHOWN, TableOfRows, split_names
 from report.request import DECLARATIONS, NAME, Request
+from report.significance.data_checks import find_confounds
 from scores.exports import OF_TRACKER, STEP, refuse_names_of_runs, runs_of_export
 from scores.metrics import is_beside_scores, is_known_score
 from scores.rows import NO_METRIC, ROW_COLUMNS, unmark
@@ -201,10 +202,19 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
     is_text = "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"])
     if {"score", "variant"} <= {*table.columns} and (is_text or table["score"].isna().any()):
         table = _without_gaps(table, context)
-    family = table["family"] if "family" in table.columns else ONLY_FAMILY
-    return TableOfRows(
-        table=table.assign(family=family), notes=tuple(context.notes), failed=tuple(context.failed)
-    )
+    if "family" not in table.columns:
+        table = table.assign(family=ONLY_FAMILY)
+    if "variant" in table.columns and "score" in table.columns:
+        context.notes.extend(_confounds(table, context))
+    return TableOfRows(table=table, notes=tuple(context.notes), failed=tuple(context.failed))
+
+
+def _confounds(table: pd.DataFrame, context: _Context) -> list[str]:
+    factor, axes = context.request.factor, context.request.axis
+    level = factor if factor and factor in table.columns else "variant"
+    places = [x for x in ("family", "variant", *axes, *_PLACE) if x in table.columns and x != level]
+    told = [*_told(table, context), *(x for x in table.columns if x.startswith("params."))]
+    return find_confounds(table.reset_index(drop=True), told, places, level)
 
 
 def _key(name: object) -> str:

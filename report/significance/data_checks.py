@@ -16,7 +16,7 @@ from scipy import special
 from base.printing import first_few
 from report.significance.axes import Level
 from report.statistics.welch import NO_SPREAD
-from scores.metrics import looks_like_a_loss
+from scores.metrics import is_known_score, looks_like_a_loss
 from scores.rows import RunKey, run_name
 from scores.suites import HELD_OUT, is_percentage
 
@@ -37,6 +37,21 @@ _FROM_OTHER_UNITS = {"perplexities": np.log, "bits": lambda bits: bits * np.log(
 """What makes nats of a loss in another unit."""
 NEAR_IN_NATS = 0.05
 """Share of the lowest loss by which that of an arm in the same unit may differ."""
+MOSTLY = 0.8
+"""Share of an arm's runs that are alike in a column which goes with the variants."""
+_OF_FFN, _OF_RECIPE = (
+    re.compile(rf"(?<![a-z])(?:{words})(?![a-z])")
+    for words in (
+        "n?params?|parameters|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|memory|"
+        "[gm]i?b|speed|throughput|per|cost|d_ff|ffn|mlp|inner|intermediate|expansion|width|activation|gated?|"
+        "glu|kind|type|grid|degree|splines?|knots?|rank|order|index|id|label|comments?|description|url|path|"
+        "file|mean|average|avg|median|std|sd|sem|stderr",
+        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|[a-z]*size|source|machine|host|node|gpus?|date|day|"
+        "device|hardware|tokenizer|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|precision|dtype|commit|"
+        "version|author|paper|lab",
+    )
+)
+"""In names: what an FFN is or costs, and sums of runs; what models were trained or measured with."""
 SHOWN = 4
 EQUAL_ARMS = (
     "the same scores at every seed, judged as if they were independent; is one a copy, or do they not differ?"
@@ -44,7 +59,7 @@ EQUAL_ARMS = (
 ONE_RUN = "the same scores throughout, of one arm counted as one run; was it copied?"
 SAME = "runs of different models with the same scores, kept; was one copied?"
 PASTED = "the same scores at several seeds, more often than by rounding, kept; were rows copied?"
-SAME_BY_CHANCE = "different runs with the same scores, which may be chance, kept"
+SAME_BY_CHANCE = "different runs with the same scores, kept, as it may be chance; remove what was copied"
 
 
 def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -141,28 +156,34 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
 
 
 def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
-    """Find arms with one score a run in which scores come again, as of rows that were pasted twice.
+    """Find arms in whose runs all scores come again, as of rows that were pasted twice.
 
     In the order of seeds the equal pairs at each distance are held against a Poisson law: two normal scores
-    of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s). The level of 0.2%
+    of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s); several are all
+    equal with no more than the least of theirs, for which the first few are looked at. The level of 0.2%
     is over all distances, each arm and all arms together (Bonferroni).
 
     Args:
         rows: What ``normalise_rows`` returns, each key once.
     """
-    places, arms = rows[SCORE].drop_duplicates(), rows.sort_values("seed").groupby(ARM)["score"]
-    sd = np.sqrt(arms.var().mean())
-    if len(places) != 1 or not sd > NO_SPREAD or _OF_FEW_VALUES.search(" ".join(places.iloc[0])):
+    table = rows.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index().dropna(axis=1)
+    arms = table.groupby(ARM)
+    shares = [
+        _step(table[place].to_numpy()) / np.sqrt(square)
+        for place, square in [*arms.var().mean().items()][:SHOWN]
+        if square > NO_SPREAD**2 and not _OF_FEW_VALUES.search(str(place))
+    ]
+    if not shares:
         return []
-    chance = _step(rows["score"].to_numpy()) / (2 * np.sqrt(np.pi) * sd)
+    chance = min(shares) / (2 * np.sqrt(np.pi))
 
     def are_pasted(*several: np.ndarray) -> bool:
         lags = range(1, max(map(len, several)))
-        equal = {lag: np.concatenate([x[lag:] == x[:-lag] for x in several]) for lag in lags}
+        equal = {lag: np.concatenate([(x[lag:] == x[:-lag]).all(axis=1) for x in several]) for lag in lags}
         p = [special.pdtrc(x.sum() - 1, len(x) * chance) for x in equal.values() if x.any()]
         return min(p, default=1.0) * len(lags) * (arms.ngroups + 1) < PASTED_LEVEL
 
-    uneven = {arm: x.to_numpy() for arm, x in arms if np.ptp(x) > NO_SPREAD}
+    uneven = {arm: x.to_numpy() for arm, x in arms if (np.ptp(x.to_numpy(), 0) > NO_SPREAD).any()}
     pasted = [arm for arm, x in uneven.items() if are_pasted(x)]
     return pasted or (list(uneven) if uneven and are_pasted(*uneven.values()) else [])
 
@@ -177,10 +198,50 @@ def _step(scores: np.ndarray) -> float:
     return max(step, whole / fits[0]) if fits.size else step
 
 
+def find_confounds(rows: pd.DataFrame, columns: Iterable[str], places: list[str], level: str) -> list[str]:
+    """Name further columns of a table that go with what is compared, such as ``steps``.
+
+    A column goes with it if it differs between levels that have one value each in four of five runs or more,
+    whole numbers also to two digits. Left out are, by their names, properties of an FFN and what it costs; a
+    name that is not known is believed where runs are repeated and a text does not just rename the levels.
+
+    Args:
+        rows: One a run and place.
+        columns: Those of it that may be named; what is empty says nothing.
+        places: Columns within which runs are compared.
+        level: The column whose levels are compared.
+    """
+    notes = []
+    for column in (x for x in columns if not (is_known_score(x) or _OF_FFN.search(_snake(x)))):
+        texts = rows[column].astype(str).str.strip()[rows[column].notna()]
+        numbers = pd.to_numeric(texts := texts[texts != ""], errors="coerce")
+        digits = (9, 2) if (numbers % 1 == 0).all() else (9,)
+        ways = [numbers.map(lambda x, n=n: f"{float(f'{x:.{n}g}'):,.9g}") for n in digits]
+        for values in ways if numbers.notna().all() else [texts]:
+            runs = rows.loc[values.index].groupby([*places, level, values.rename("value")]).size()
+            most, several = (runs.groupby([*places, level]).transform(x) for x in ("max", "sum"))
+            alike = runs[(runs == most) & (runs >= MOSTLY * several)].reset_index()
+            differing = alike[alike.groupby(places)["value"].transform("nunique") > 1]
+            for _, first in [*differing.groupby(places)][:1]:
+                is_name = values is texts and not first["value"].duplicated().any()
+                is_told = _OF_RECIPE.search(_snake(column)) or (several.max() > 1 and not is_name)
+                levels = first.groupby("value", sort=False)[level].agg(lambda x: _names(map(str, x), "and"))
+                does = f"what it does and what the {'FFN' if level == 'variant' else level} does"
+                note = f"`{column}` differs between {level}s ({_names(levels + ' ' + levels.index)}): {does}"
+                notes += [f"{note} cannot be told apart"] * bool(is_told)
+            if not differing.empty:
+                break
+    return notes
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.rpartition(".")[2]).lower()
+
+
 def gravest_first(*notes: str) -> tuple[str, ...]:
     """Put warnings of what may be counted falsely first, then of lost data, and last how names were read."""
     gravest = (
-        "far too narrow|contradict each other|percent, as|one unit|more often",
+        "far too narrow|contradict each other|told apart|different ways|percent, as|one unit|more often",
         "left out|not scored|counted once",
         "^(?!.*(by the name|read))",
     )

@@ -280,7 +280,7 @@ def load_file_variants(
     for text in variants:
         place, options = split_file(text) if isinstance(text, str) else ("", "")
         if names_file(place):
-            consents = trust_remote_code or text in typed or _lies_beside(path, place)
+            consents = trust_remote_code or text in typed or lies_beside(path, place)
             consents = consents or not Path(place.rpartition(":")[0]).exists()  # loading it says so
             check_consent(consents, f"{path}: its variants name {place}")
             text = f"{ffn_variants.load_variant(place).name}{options}"
@@ -288,7 +288,7 @@ def load_file_variants(
     return names
 
 
-def _lies_beside(path: Path, place: str) -> bool:
+def lies_beside(path: Path, place: str) -> bool:
     """Whether a variant's file is in the folder of a user's own study; a link to elsewhere is not."""
     file = Path(place.rpartition(":")[0]).resolve()
     return path.resolve().parent == file.parent and path not in shipped("study").values()

@@ -39,6 +39,7 @@ from slurm.study.cells import (
     absolute_variant,
     at_seed,
     expand_backbones,
+    lies_beside,
     load_file_variants,
     own_variant,
     own_variants,
@@ -238,7 +239,8 @@ def load_study(
         with prefixed(f"{path}: "):
             check_values(trained_cells(planned[: len(planned) // len(config.all_seeds)]), config.tune)
     name = path.stem if path == shipped("study").get(path.stem) else shlex.quote(str(path))
-    typed = f"{name} --trust-remote-code" if own_variants(planned) else name
+    places = [variant_place(own.name) for own in own_variants(planned)]
+    typed = name if all(lies_beside(path, str(place)) for place in places) else f"{name} --trust-remote-code"
     return Study(config=config, folder=planned[0].study_dir, typed=typed, planned=planned).now()
 
 

@@ -85,6 +85,12 @@ PointValues = Annotated[dict[str, Any], BeforeValidator(lambda values: {} if val
 """What a size or a recipe sets; nothing where it is the base config."""
 
 
+def _of_outcomes(margins: Any) -> Any:
+    if isinstance(margins, float | int):
+        raise ValueError(f"names no outcome; write {{{HELD_OUT}: {margins:g}}}, or another outcome's name")
+    return margins
+
+
 class ReportConfig(Section):
     """What the report compares."""
 
@@ -95,7 +101,9 @@ class ReportConfig(Section):
     """The variant, head, combination or level that every other one is compared with."""
     margin: Annotated[float, Field(gt=0, lt=100)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
-    margins: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    margins: Annotated[
+        dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]], BeforeValidator(_of_outcomes)
+    ] = Field(default_factory=dict)
     """The same for single outcomes, each in its own unit: ``{held-out-loss: 0.02, blimp: 1.0}``."""
     primary: tuple[str, ...] = ()
     """Outcomes that the report makes claims about, such as ``[held-out-loss, blimp]``, corrected together;

@@ -64,7 +64,7 @@ def test_what_it_writes_is_the_study_that_was_planned(texts, trained, held_out):
         assert (cell.config.optim.max_steps, cell.config.model.hidden_size) == (1000, 64)
         assert (cell.config.data.train_files, cell.config.data.validation_files) == (trained, held_out)
     assert study.config.report.contrasts == ("doubled - swiglu",)
-    assert study.typed == "mine.yaml --trust-remote-code"
+    assert study.typed == "mine.yaml"
 
 
 @pytest.mark.parametrize("size", STEPS)

@@ -90,7 +90,8 @@ def test_a_family_without_biases_is_matched_without_them():
 
 @pytest.mark.parametrize(("budget", "number"), [("params", "2,560 parameters"), ("flops", "2,560 FLOPs")])
 def test_a_variant_without_a_width_cannot_be_matched(budget, number):
-    with pytest.raises(UsageError, match=f"^FFN variant 'spline-kan' has {number} .* ffn_budget to width$"):
+    told = rf"^FFN variant 'spline-kan' has {number} .*; use \(config.\)intermediate_size .* to width$"
+    with pytest.raises(UsageError, match=told):
         matching_width(WIDTHLESS, None, D, F, budget)
 
 

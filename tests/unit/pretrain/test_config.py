@@ -116,8 +116,13 @@ def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, 
     saved = tmp_path / "run" / "config.yaml"
     assert load_config(saved) == config
     assert read_run(saved.parent) == config
+    (tmp_path / "run" / "seed1").mkdir()
     with pytest.raises(UsageError, match=r"is no run folder \(it has no config.yaml\)"):
-        read_run(tmp_path / "elsewhere")
+        read_run(tmp_path / "run" / "seed1")
+    with pytest.raises(UsageError, match=r"no such folder; did you mean .*/run/seed1\? give runs/"):
+        read_run(tmp_path / "rum" / "seed1")
+    with pytest.raises(UsageError, match=r"no such folder; give runs/"):
+        read_run(tmp_path / "rum" / "seed2")
     assert "variants" not in yaml.safe_load(saved.read_text())
 
 

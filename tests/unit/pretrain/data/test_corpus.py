@@ -100,6 +100,11 @@ def test_a_folder_of_several_kinds_is_refused_and_one_without_text_says_what_it_
     (tmp_path / "a.csv").write_text("x")
     with pytest.raises(UsageError, match=r"has no file of a known format .*; it has 1 \.csv"):
         check_present(data_of(tmp_path))
+    (tmp_path / "a.arrow").touch()
+    with pytest.raises(
+        UsageError, match=r"it has 1 \.arrow, 1 \.csv; datasets\.load_from_disk\(FOLDER\)\.to_json"
+    ):
+        check_present(data_of(tmp_path))
     for name in ("a.txt", "b.txt.gz", "c.jsonl"):
         (tmp_path / name).write_text("x")
     with pytest.raises(UsageError, match=r"files of several kinds \(2 .txt, 1 .jsonl\); name those .*\*.txt"):

@@ -126,6 +126,12 @@ def test_exports_of_steps_charts_and_runs_give_a_score_a_run(rows: list[dict[str
     assert losses(tmp_path / "a.csv") == LOSSES
 
 
+def test_a_parameter_that_mlflow_logged_can_be_a_confound(tmp_path: Path):
+    rows = [{**row, "params.lr": 0.1 if "gelu" in row["tags.mlflow.runName"] else 0.2} for row in mlflow()]
+    pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    assert "`params.lr` differs between variants (gelu 0.1, " in str(read_source(tmp_path / "a.csv").notes)
+
+
 def test_names_of_runs_are_no_variants_where_a_column_says_these(tmp_path: Path):
     table = pd.DataFrame([(f"fluffy-{v}-{s}", v, s, x) for (v, s), x in LOSSES.items()])
     path = tmp_path / "a.csv"

@@ -89,6 +89,7 @@ def test_measurements_in_two_ways_do_not_mix(tmp_path: Path):
     (note,) = [note for note in read_source(tmp_path).notes if note.startswith("first:")]
     assert "gelu-seed1 0 shots" in note
     assert "kan-seed1 5 shots" in note
+    assert note.endswith("; measure all alike")
     write_lm_eval(tmp_path, "kan-seed1", 0.5, date=2.0)
     assert not [note for note in read_source(tmp_path).notes if note.startswith("first:")]
 

@@ -393,6 +393,31 @@ def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: dict,
         analysed(tmp_path / "scores.csv", **reading)
 
 
+@pytest.mark.parametrize(("column", "values", "told"), listed(__file__, "columns that go with variants"))
+def test_a_column_that_goes_with_the_variant_is_told_as_a_confound(tmp_path: Path, column, values, told):
+    runs = [(variant, seed) for variant in ("gelu", "kan", "swiglu") for seed in SEEDS]
+    rows = [[*run, value, 60 + place] for place, (run, value) in enumerate(zip(runs, values, strict=True))]
+    names, request = ["variant", "seed", column, "blimp"], Request(scores=("blimp",))
+    of_file = read_source(write(tmp_path / "scores.csv", [names, *rows]), request)
+    frame = pd.DataFrame(rows, columns=names)
+    assert source_of_frame(frame, request).notes == of_file.notes
+    note = f"`{column}` differs between variants ({told}): what it does and what the FFN does cannot be"
+    assert [x for x in of_file.notes if "told apart" in x] == [f"{note} told apart"][: len(told)]
+
+
+def test_a_confound_is_looked_for_within_families_and_tells_of_the_factor():
+    runs = [(f, v, s) for f in "fg" for v in ("gelu", "kan") for s in SEEDS]
+    frame = pd.DataFrame(runs, columns=["family", "variant", "seed"]).assign(blimp=range(50, 62))
+    of_family, of_kan = frame.family.map({"f": 1, "g": 2}), (frame.variant == "kan") & (frame.family == "g")
+    request = Request(scores=("blimp",))
+    assert source_of_frame(frame.assign(epochs=of_family), request).notes == ()
+    (note,) = source_of_frame(frame.assign(epochs=1 + of_kan), request).notes
+    assert "(gelu 1, kan 2)" in note
+    by_size = Request(scores=("blimp",), axis=("size",), factor="size")
+    table = frame.drop(columns="family").assign(size=frame.family, epochs=of_family)
+    assert "`epochs` differs between sizes (f 1, g 2)" in "; ".join(source_of_frame(table, by_size).notes)
+
+
 @pytest.mark.parametrize(("content", "reading", "runs", "told"), listed(__file__, "what is told of tables"))
 def test_what_is_left_out_or_doubtful_is_told(tmp_path: Path, content, reading, runs, told):
     (tmp_path / "scores.csv").write_text(content, encoding="utf-8")

@@ -154,7 +154,7 @@ SHARES = 100 * np.random.default_rng(2).integers(138, 150, size=(16, 2)) / 277
     [
         # Of twelve runs with two decimals a pair is often the same by chance, and of shares of few items.
         (rounded(60, 0.5, (12, 1), 2), np.zeros(12, int), "accuracy", [], None),
-        (SHARES, np.zeros(16, int), "accuracy", [], "which may be chance, kept: "),
+        (SHARES, np.zeros(16, int), "accuracy", [], "kept, as it may be chance; remove what was copied: "),
         (rounded(3, 0.02, (6, 1), 8), np.zeros(6, int), "perplexity", [1], "f a seed 0 and f a seed 1"),
         (rounded(60, 3, (12, 12), 2), np.arange(12) % 2, "accuracy", [],
          "runs of different models with the same scores, kept; was one copied?: f a seed 0 and f b seed 1"),
@@ -195,13 +195,17 @@ def test_seeds_that_were_copied_repeat_more_than_rounding_does(scores, num_arms,
     assert [data_checks.PASTED in note for note in data_checks.clean_rows(rows)[1]] == [True] * bool(pasted)
 
 
-def test_equal_scores_of_rounded_ones_are_rarely_taken_for_copies():
-    rng = np.random.default_rng(0)
-    found = [
-        data_checks.find_pasted(rows_of_runs(rng.normal(60, 0.3, (20, 1)).round(2), np.repeat(range(4), 5)))
-        for _ in range(200)
-    ]
+@pytest.mark.parametrize("decimals", [(2,), (1, 2)])
+def test_equal_scores_of_rounded_ones_are_rarely_taken_for_copies(decimals):
+    rng, arms = np.random.default_rng(0), np.repeat(range(4), 5)
+    found = []
+    for _ in range(200):
+        level = rng.normal(60, 0.3, 20)  # metrics of a run go together
+        scores = np.column_stack([level.round(n) for n in decimals])
+        found.append(data_checks.find_pasted(rows_of_runs(scores, arms)))
     assert sum(map(bool, found)) <= 2
+    scores[[3, 4, 13, 14]] = scores[[2, 2, 12, 12]]
+    assert {("f", "a"), ("f", "c")} <= {*data_checks.find_pasted(rows_of_runs(scores, arms))}
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,9 @@ def test_a_file_beside_the_study_or_one_that_is_typed_needs_no_flag(study_file, 
     if changes is None:
         (tmp_path / "my/mine.py").rename(tmp_path / "studies/mine.py")
         study_file.write_text(yaml.safe_dump(content | {"variants": ["gelu", "mine.py:XIELU"]}))
-    assert load_study(study_file, changes=changes).config.models == ("gelu", "my-xielu")
+    study = load_study(study_file, changes=changes)
+    assert study.config.models == ("gelu", "my-xielu")
+    assert study.typed.endswith("--trust-remote-code") == (how == "typed")
 
 
 def test_with_consent_the_spec_s_name_stands_everywhere(study_file, tmp_path):
