@@ -3,10 +3,7 @@
 A name is that of a task, a group or a tag, of lm-eval's own or in the folders of ``--include-path``. Each
 name is a benchmark of its own, ``lm-eval-<name>``, since tasks of different chance levels do not average.
 This module alone imports lm-eval; it is imported where such a task is asked for.
-
-The project's models are registered with lm-eval when this module is imported, after which its own command
-line can be given one of them: ``ffn-clm`` is causal, ``ffn-mlm`` masked, and ``ffn-s2s`` an encoder-decoder.
-lm-eval has no masked models, and its causal one runs the head on every position.
+lm-eval has no masked models, and its causal one runs the head on every position; so it asks a scorer here.
 """
 
 from __future__ import annotations
@@ -21,15 +18,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 import datasets
 import pandas as pd
-import torch
 from lm_eval.api import task as task_module
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
-from lm_eval.api.registry import register_model
 from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
@@ -37,12 +32,9 @@ from lm_eval.tasks import TaskManager
 from base.errors import UsageError, first_line
 from base.hub import cannot_load, how_silent
 from base.printing import Tell
-from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
-from eval.identity import model_folder
-from eval.scoring.scorers import SCORERS, TextScorer
+from eval.scoring.scorers import TextScorer
 from eval.zero_shot.text_task import TaskResult, evenly_spaced
-from ffn_variants.models.loading import load_language_model
 from pretrain.data.embedded.paradigms import PARADIGMS
 from scores.lm_eval_metrics import CHOICE_METRICS, metrics_of
 from scores.rows import primary_metric
@@ -229,10 +221,6 @@ def _source(requested: str, include_path: tuple[Path, ...], name: str) -> str:
     return digest.hexdigest()[:16]
 
 
-# What lm-eval's command line passes to every model.
-_UNUSED_ARGUMENTS = ("batch_size", "max_batch_size")
-
-
 class LMEvalModel(LM):
     """Answers lm-eval's requests with a scorer's scores, in the order of the requests."""
 
@@ -261,60 +249,3 @@ class LMEvalModel(LM):
             "these models score text and do not write any; choose tasks of the output types loglikelihood, "
             "multiple_choice or loglikelihood_rolling"
         )
-
-
-class _SavedModel(LMEvalModel):
-    """A model that lm-eval loads by name.
-
-    Args:
-        pretrained: A folder that holds a model and its tokenizer, or a run's folder.
-        device: Where to run; None takes the GPU if there is one.
-        trust_remote_code: Whether to run an FFN variant that the folder brings, as lm-eval's own flag.
-        **options: What its scorer takes: ``protocol``, ``batch_tokens``, and fields of ``ProtocolConfig``.
-            What lm-eval's command line passes to every model is left unused.
-
-    Raises:
-        UsageError: If the folder holds no such model, or for an option that does not exist.
-    """
-
-    objective: ClassVar[str]
-
-    def __init__(
-        self,
-        pretrained: str | Path,
-        device: str | None = None,
-        trust_remote_code: bool = False,
-        **options: object,
-    ) -> None:
-        folder = Path(pretrained)
-        # lm-eval's command line asks for this device where it is told none; its own models do without.
-        absent = device == "cuda:0" and not torch.cuda.is_available()
-        model, tokenizer = load_language_model(
-            model_folder(folder) if RunFolder(folder).has_model else folder,
-            self.objective,
-            None if absent else device,
-            trust_remote_code,
-        )
-        used = {name: value for name, value in options.items() if name not in _UNUSED_ARGUMENTS}
-        super().__init__(SCORERS[self.objective](model, tokenizer, **used))  # type: ignore[bad-argument-type]
-
-
-@register_model("ffn-clm")
-class CausalModel(_SavedModel):
-    """Log-likelihood of a text under a causal model."""
-
-    objective = "causal"
-
-
-@register_model("ffn-mlm")
-class MaskedModel(_SavedModel):
-    """Pseudo-log-likelihood of a text under a masked model."""
-
-    objective = "masked"
-
-
-@register_model("ffn-s2s")
-class SpanModel(_SavedModel):
-    """Log-likelihood of a text under the decoder of an encoder-decoder."""
-
-    objective = "span_corruption"

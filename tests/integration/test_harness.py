@@ -1,9 +1,7 @@
-"""Tasks of lm-eval by name, its own command line, and the rows and items that come of both."""
+"""Tasks of lm-eval by name, and the rows and items that come of them."""
 
 import json
 import math
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -22,12 +20,10 @@ from eval.zero_shot.lm_eval_tasks import find_harness_tasks
 from ffn_variants import UsageError
 from ffn_variants.models.loading import load_language_model
 from pretrain.data.embedded import minimal_pairs, stories
-from report.inputs.sources import read_source
 from scores.lm_eval_metrics import PERCENT_METRICS, PERPLEXITIES
 from scores.store import read_baselines
 from scores.suites import HARNESS_METRICS
 
-LM_EVAL = "import eval.zero_shot.lm_eval_tasks, lm_eval.__main__\nlm_eval.__main__.cli_evaluate()"
 """lm-eval's own command line with the models of this project, as docs/evaluation.md has it."""
 PAIRS = next(iter(minimal_pairs(12, 0).values()))
 TEXTS = stories(4, 1)
@@ -154,25 +150,3 @@ def test_tasks_on_the_command_line_stand_for_the_suites(make_run, tasks, evaluat
     assert "my_pairs accuracy" in " ".join(capsys.readouterr().out.split())
     done = json.loads((run / "eval" / "done.json").read_text())
     assert done["tasks"].keys() == {"lm-eval-my_pairs/my_pairs"}
-
-
-@pytest.mark.slow
-def test_a_report_reads_what_lm_eval_wrote(make_run, tasks, tmp_path):
-    """Results of lm-eval's own command, pointed at a run: every mean to the last digit."""
-    run = make_run("gpt_neo", seed=2)
-    command = [
-        sys.executable, "-c", LM_EVAL, "--model", "ffn-clm", "--model_args", f"pretrained={run}", "--tasks",
-        "my_group,my_texts", "--include_path", str(tasks), "--output_path", str(tmp_path / "out"),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (path,) = (tmp_path / "out").rglob("results_*.json")
-    rows = read_source(tmp_path / "out").rows
-    assert set(rows.seed) == {2}
-    assert set(rows.benchmark) == {"lm-eval-my_group", "lm-eval-my_texts"}
-    assert set(rows.run_id) == {json.loads(path.read_text())["model_name"]}
-    found, results = rows.set_index(["task", "metric"])["score"], json.loads(path.read_text())["results"]
-    assert found["my_pairs", "accuracy"] == 100 * results["my_pairs"]["acc,none"]
-    assert found["my_cloze", "accuracy"] == 100 * results["my_cloze"]["acc,none"]
-    assert found["my_cloze", "perplexity"] == results["my_cloze"]["perplexity,none"]
-    assert found["my_texts", "bits_per_byte"] == results["my_texts"]["bits_per_byte,none"]

@@ -9,7 +9,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from lm_eval.api.registry import get_model
 from lm_eval.models.huggingface import HFLM
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
@@ -19,8 +18,8 @@ from base.sections import check
 from eval.config import EvalConfig
 from eval.data_files import read_rows
 from eval.protocol import Preset, ProtocolConfig, preset_protocol
-from eval.scoring.scorers import SCORERS, CausalScorer, MaskedScorer
-from eval.zero_shot.lm_eval_tasks import CausalModel, LMEvalModel, MaskedModel
+from eval.scoring.scorers import SCORERS, CausalScorer
+from eval.zero_shot.lm_eval_tasks import LMEvalModel
 from ffn_variants import UsageError
 from pretrain.data.tokenizer import add_sentinels
 
@@ -198,26 +197,13 @@ def test_suites_of_this_project_are_scored_without_lm_eval():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-CASES = {"ffn-clm": (CausalModel, CausalScorer, "causal"), "ffn-mlm": (MaskedModel, MaskedScorer, "masked")}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_folder_can_be_given_instead_of_a_model(stock_model, tokenizer, tmp_path, name):
-    kind, scorer, objective = CASES[name]
-    assert get_model(name) is kind
-    model = stock_model(objective)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    # lm-eval's command line passes its own settings too.
-    loaded = kind(str(tmp_path), device="cpu", batch_size=1, max_batch_size=None)
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_lm_eval_is_answered_in_the_order_of_its_requests(models, tokenizer, objective):
+    scorer = SCORERS[objective](models[objective], tokenizer)
     pairs = [("", "Anna is here."), ("Anna ", "are here."), ("", "Anna is here.")]
-    scores = scorer(model, tokenizer).score_continuations(pairs)
-    found = loaded.loglikelihood([SimpleNamespace(args=pair) for pair in pairs])
+    scores = scorer.score_continuations(pairs)
+    found = LMEvalModel(scorer).loglikelihood([SimpleNamespace(args=pair) for pair in pairs])
     assert found == list(zip(scores.log_likelihood, scores.is_greedy, strict=True))
     assert found[0] == found[2]  # what is the same ties exactly
-    with pytest.raises(UsageError, match="cannot load the model"):
-        kind(tmp_path / "absent")
-    with pytest.raises(UsageError, match="prefixes: unknown key, did you mean prefix"):
-        kind(tmp_path, prefixes="eos")
     with pytest.raises(UsageError, match="do not write any"):
-        loaded.generate_until([])
+        LMEvalModel(scorer).generate_until([])

@@ -14,7 +14,7 @@ from report.request import Request
 
 
 def write_lm_eval(folder: Path, name: str, accuracy: float, date: float = 1.0, **changes: Any) -> Path:
-    """As lm-eval 0.4.13 writes it; tests/integration/test_harness.py has those that it wrote itself."""
+    """As lm-eval 0.4.13 writes it."""
     content = {
         "results": {
             "my_group": {"alias": "my_group", "acc,none": 0.1},
