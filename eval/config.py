@@ -62,7 +62,7 @@ class EvalConfig(Section):
     """Folder with full/, filtered/, supplement/ (JSON Lines, a file a task); null: the hub (blimp only)."""
     babylm25_dir: Path | None = None
     """Folder with the evaluation data of BabyLM 2025, for blimp-fast, blimp-filtered, blimp-supplement,
-    comps, entity-tracking, ewok, wug and wug-past."""
+    comps and ewok."""
     text_file: Path | None = None
     """Text for perplexity (.txt, .jsonl, .parquet); null: the documents that a run's pretraining held out."""
     glue_dir: Path | None = None

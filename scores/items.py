@@ -10,8 +10,6 @@ models pseudo-log-likelihoods), in nats:
   differs in five weigh alike. The tokens that both share are no part of the divisor, although what differs
   changes their scores, too: they are as many as the sentence happens to be long. Of a pair of equal
   sentences both metrics are 0.
-- ``probability``: of the right one of several answers, in percent: the softmax over the answers'
-  log-likelihoods. It is the accuracy of somebody who answers by drawing from the model.
 
 A score is the mean over the items of a task, each counting the same.
 """
@@ -60,22 +58,9 @@ def _log_odds_per_token(items: pa.Table) -> np.ndarray:
     return _log_odds(items) / np.maximum(items["num_tokens_differing"].to_numpy(), 1)
 
 
-def _probability(items: pa.Table) -> np.ndarray:
-    """Take the softmax of each item's scores, of which the first is the right answer's."""
-    scores = items["scores"].combine_chunks()
-    lengths = scores.value_lengths().fill_null(0).to_numpy()
-    if (lengths < 2).any():
-        raise ValueError("an item has fewer than two answers")
-    values, first = scores.flatten().to_numpy(zero_copy_only=False), lengths.cumsum() - lengths
-    weights = np.exp(values - np.repeat(np.maximum.reduceat(values, first), lengths))
-    share = weights[first] / np.add.reduceat(weights, first)
-    return np.where(np.isfinite(np.add.reduceat(values, first)), 100 * share, np.nan)
-
-
 GRADES: dict[str, Grade] = {
     "log_odds": Grade(("margin",), _log_odds),
     "log_odds_per_token": Grade(("margin", "num_tokens_differing"), _log_odds_per_token),
-    "probability": Grade(("scores",), _probability),
 }
 """By the names of the metrics that suites have as ``graded``."""
 

@@ -262,7 +262,7 @@ def _averaged(mean: suites.MeanSpec, rows: pd.DataFrame, items: pd.DataFrame | N
             return pd.Series(dtype=float)
         counted = items if mean.tasks is None else items[items["task"].isin(mean.tasks)]
         return 100 * counted.groupby("paradigm")["correct"].mean()
-    scores = task_scores(rows) if mean.metric is None else rows[rows["metric"] == mean.metric]
+    scores = task_scores(rows)
     if mean.tasks is not None:
         scores = scores[scores["task"].isin(mean.tasks)]
     return scores.groupby("group")["score"].mean() if mean.over == "group" else scores["score"]

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from base.config_input import read_yaml
 
-Kind = Literal["minimal pairs", "choices", "text", "classification"]
+Kind = Literal["minimal pairs", "text", "classification"]
 Better = Literal["higher", "lower"]
 Unit = Literal["percent", "nats", "bits per byte", "ratio", "correlation"]
 PERCENTAGES: tuple[Unit | None, ...] = ("percent", "correlation")
@@ -62,13 +62,11 @@ class MeanSpec:
         of: What it is over, in the plural.
         over: Tasks, groups of tasks (each the mean of its own), or paradigms, of which a task may hold
             several and which only its items tell.
-        metric: The metric that is averaged; None is each task's primary one.
         tasks: Only these; None is all that were scored.
     """
 
     of: str
     over: Literal["task", "group", "paradigm"] = "task"
-    metric: str | None = None
     tasks: tuple[str, ...] | None = None
 
 
@@ -82,8 +80,8 @@ class SuiteSpec:
     Attributes:
         name: As typed after ``--suites``, and as ``benchmark`` in rows.
         label: What ``--help`` says of it beside its name; may be empty.
-        kind: What a model is asked: to prefer one of two sentences, to choose a continuation, to predict a
-            text, or, fine-tuned, to name a class.
+        kind: What a model is asked: to prefer one of two texts, to predict a text, or, fine-tuned, to name
+            a class.
         finder: Lists the suite's tasks, ``module:function``, called with the suite's name, the
             ``EvalConfig`` and the run's folder, or None where no run is at hand. A name, since what it is
             made of may be heavy to import.

@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,21 +28,6 @@ def write_data(folder: Path, num_rows: int = 2) -> Path:
     for domain in SUITES["ewok"].tasks:
         rows = [row for _ in range(num_rows) for row in _ewok(draw, domain)]
         lines(full / "ewok_filtered" / f"{domain}.jsonl", rows)
-    for task in SUITES["entity-tracking"].tasks:
-        rows = [_boxes(draw, numops) for numops in (0, 1, 0) for _ in range(num_rows)]
-        lines(full / "entity_tracking" / f"{task}.jsonl", rows)
-    for name, ends in (("wug_adj_nominalization", ("ity", "ness")), ("wug_past_tense", ("ed", "t"))):
-        stems = [f"{a}{b}" for a in ("spl", "dr", "wug") for b in ("ing", "abb", "oom")]
-        rows = [
-            {
-                "sentences": "\t".join(
-                    f"The word is {stem}{end}." for end in (ends[0], ends[1] * (n % 3 + 1))
-                ),
-                "ratio": draw.random(),
-            }
-            for n, stem in enumerate(stems)
-        ]
-        lines(full / name / f"{name}.jsonl", rows)
     for name in ("base", "wugs", "wugs_dist-before", "wugs_dist-in-between"):
         lines(full / "comps" / f"comps_{name}.jsonl", [_property(draw) for _ in range(num_rows)])
     _write_fast(folder / "fast_eval", full)
@@ -58,10 +42,6 @@ def _write_fast(fast: Path, full: Path) -> None:
             copy = fast / f"{name}_fast" / path.name
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text("".join(rows[:2]), encoding="utf-8")
-    for name in ("wug_adj_nominalization", "wug_past_tense"):
-        shutil.copytree(full / name, fast / name)
-    (fast / "entity_tracking_fast").mkdir()
-    shutil.copy(full / "entity_tracking" / "regular.jsonl", fast / "entity_tracking_fast")
 
 
 def _pair(draw: random.Random, task: str, suite: str) -> dict:
@@ -81,12 +61,6 @@ def _ewok(draw: random.Random, domain: str) -> list[dict]:
     names = ("Context1", "Context2", "Target1", "Target2")
     swapped = [*contexts[::-1], *targets[::-1]]
     return [known | dict(zip(names, of, strict=True)) for of in ([*contexts, *targets], swapped)]
-
-
-def _boxes(draw: random.Random, numops: int) -> dict:
-    options = [f" the {thing}." for thing in draw.sample(THINGS, 5)]
-    prefix = f"Box 1 contains{options[0][:-1]}, Box 2 is empty. Box 1 contains"
-    return {"input_prefix": prefix, "options": options, "numops": numops}
 
 
 def _property(draw: random.Random) -> dict:

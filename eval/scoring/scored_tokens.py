@@ -20,7 +20,7 @@ from eval.scoring.text_batches import ScoredText
 
 Pairs = tuple[tuple[str, str], ...]
 
-# The largest task, 3,200 items of entity tracking with five options each, takes about 20 MB.
+# The largest task takes about 20 MB.
 CACHED_TASKS = 128
 
 

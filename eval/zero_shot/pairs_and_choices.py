@@ -1,7 +1,7 @@
-"""Suites in which a model chooses among continuations: one reader, and what differs between suites as data.
+"""Suites in which a model prefers one of two continuations: one reader, and what differs as data.
 
-A row of a suite's file becomes options, each a context and a continuation of which log p(continuation |
-context) is scored; the first is right. ``FORMS`` says how, and ``FILES_2025`` where BabyLM 2025 has files:
+A row of a suite's file becomes two options, each a context and a continuation of which log p(continuation |
+context) is scored; the first is right. ``CONTEXTS`` says where rows have a context:
 
 - BLiMP (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25) and all suites of minimal pairs: which
   of two sentences. Seven pairs are identical: a tie counts one half, and ties are counted.
@@ -9,23 +9,16 @@ context) is scored; the first is right. ``FORMS`` says how, and ``FILES_2025`` w
   have every row a second time with contexts and targets exchanged, so both directions are items.
 - COMPS (Misra et al. 2023, https://aclanthology.org/2023.eacl-main.213): which of two things has a property;
   its words are the same in both. In the tasks of ``wugs`` the things have made-up names.
-- Entity tracking (Kim and Schuster 2023, https://aclanthology.org/2023.acl-long.213): what is in a box after
-  some operations, one of five options. Chance is 20%.
-- Wug tests: which of two forms of a made-up word, against what people prefer. ``wug`` makes nouns of
-  adjectives (Hofmann et al. 2024, https://arxiv.org/abs/2411.07990), ``wug-past`` past tenses of verbs
-  (Weissweiler et al. 2023, https://arxiv.org/abs/2310.15113).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
@@ -40,34 +33,19 @@ from scores.suites import SUITES, phenomenon_name
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
 
-Options = tuple[tuple[str, str], ...]
-"""(context, continuation) of each, the right one first, a space before a continuation if there is one.
+Options = tuple[tuple[str, str], tuple[str, str]]
+"""(context, continuation) of each, the right one first, a space before a continuation.
 
 A sentence without context begins with a space, as in lm-eval; the protocol decides whether it stays.
 """
 
-
-@dataclass(frozen=True, kw_only=True)
-class Form:
-    """How the rows of a suite are read, and what is made of the scores of their options.
-
-    Attributes:
-        columns: What every row must have.
-        options: The options of a row; raises ``ValueError`` for a faulty one.
-        labels: What items say of a row besides scores, from the task's name, the row and its number from 0.
-        scores: What items say of the (options,) scores and token counts of each row.
-        group: Of the task in rows; None: the phenomenon, where its pairs have one, else the task's name.
-        metrics: Of the items, in percent.
-        compares_tokens: Whether items say in how many tokens both options differ.
-    """
-
-    columns: tuple[str, ...]
-    options: Callable[[dict], Options]
-    labels: Callable[[str, dict, int], dict[str, object]]
-    scores: Callable[[Sequence[np.ndarray], Sequence[list[int]]], dict[str, object]]
-    group: str | None = None
-    metrics: Callable[[pd.DataFrame], dict[str, float]]
-    compares_tokens: bool = False
+PAIR_COLUMNS = ("sentence_good", "sentence_bad")
+"""Of a suite without contexts."""
+CONTEXTS: dict[str, tuple[str, str, str, str]] = {
+    "ewok": ("Context1", "Target1", "Context1", "Target2"),
+    "comps": ("prefix_acceptable", "property_phrase", "prefix_unacceptable", "property_phrase"),
+}
+"""Of the others the columns of context and continuation, of the right one and of the other."""
 
 
 class Item(NamedTuple):
@@ -79,29 +57,34 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class ChoiceTask(TextTask):
-    """Items whose options are compared; ``load_rows`` gives rows with the columns of ``form``."""
-
-    form: Form = field(default_factory=lambda: PAIRS, compare=False)
+    """Pairs whose options are compared; ``load_rows`` gives rows with the columns of the suite."""
 
     def all_options(self) -> list[tuple[str, str]]:
         """Return the options of all items, one after the other."""
         return [option for item in read_items(self) for option in item.options]
 
     def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
-        items, form = read_items(self), self.form
+        items = read_items(self)
         tell(f"{len(items)} items")
         options = self.all_options()
         scored = scorer.score_continuations(options)
-        ends = list(pairwise(accumulate((len(item.options) for item in items), initial=0)))
-        scores = form.scores(
-            [scored.log_likelihood[start:end] for start, end in ends],
-            [scored.num_tokens[start:end] for start, end in ends],
-        )
-        if form.compares_tokens:
-            scores["num_tokens_differing"] = _differing(options, scorer)
+        good, bad = scored.log_likelihood[::2], scored.log_likelihood[1::2]
+        is_tie = good == bad
         labels = pd.DataFrame([item.labels for item in items])
+        scores = {
+            "score_good": good,
+            "score_bad": bad,
+            "margin": good - bad,
+            "num_tokens_good": scored.num_tokens[::2],
+            "num_tokens_bad": scored.num_tokens[1::2],
+            "tie": is_tie,
+            "correct": (good > bad) + 0.5 * is_tie,
+        }
+        if self.suite not in CONTEXTS:
+            scores["num_tokens_differing"] = _differing(options, scorer)
         table = pd.DataFrame({"suite": self.suite, "task": self.name, **labels, **scores})
-        return self.result(form.group or phenomenon_of(table), form.metrics(table), table)
+        group = self.suite if self.suite in CONTEXTS else phenomenon_of(table)
+        return self.result(group, accuracy_and_ties(table), table)
 
 
 # A study asks for the same items once a run, all 67 paradigms of BLiMP being 30 MB.
@@ -110,65 +93,23 @@ def read_items(task: ChoiceTask) -> tuple[Item, ...]:
     """Read a task's items; those left out by ``max_items`` are checked too.
 
     Raises:
-        UsageError: For a row that does not fit the form; names the row.
+        UsageError: For a row without a text where there must be one; names the row.
     """
-    items = []
+    columns, items = CONTEXTS.get(task.suite, PAIR_COLUMNS), []
     for index, row in enumerate(task.load_rows()):
-        try:
-            items.append(Item(task.form.labels(task.name, row, index), task.form.options(row)))
-        except ValueError as error:
-            raise UsageError(f"{task.suite}/{task.name}, row {index + 1}: {error}") from None
+        for column in columns:
+            if not (isinstance(row[column], str) and row[column].strip()):
+                raise UsageError(
+                    f"{task.suite}/{task.name}, row {index + 1}: {column} is not a text: {row[column]!r}"
+                )
+        if task.suite in CONTEXTS:
+            context, good, other, bad = (row[column] for column in columns)
+            labels: dict[str, object] = {"pair_id": str(index)}
+        else:
+            context, good, other, bad = "", row["sentence_good"], "", row["sentence_bad"]
+            labels = _pair_labels(task.name, row, index)
+        items.append(Item(labels, ((context, f" {good}"), (other, f" {bad}"))))
     return tuple(evenly_spaced(items, task.max_items))
-
-
-def _pair(*columns: str) -> Callable[[dict], Options]:
-    """Make what reads two options of a row: columns of context and continuation in turns, "" for none."""
-
-    def options(row: dict) -> Options:
-        for column in filter(None, columns):
-            _check_text(row, column)
-        texts = [row[column] if column else "" for column in columns]
-        return (texts[0], f" {texts[1]}"), (texts[2], f" {texts[3]}")
-
-    return options
-
-
-def _check_text(row: dict, column: str) -> None:
-    if not _is_text(row[column]):
-        raise ValueError(f"{column} is not a text: {row[column]!r}")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _listed_options(row: dict) -> Options:
-    """Read the options of entity tracking, which a row lists, the right one first."""
-    options = row["options"]
-    if not (isinstance(options, list) and len(options) >= 2 and all(map(_is_text, options))):
-        raise ValueError(f"options must be two or more texts, not {options!r}")
-    _check_text(row, "input_prefix")
-    if not isinstance(row["numops"], int):
-        raise ValueError(f"numops is not a whole number: {row['numops']!r}")
-    return tuple((row["input_prefix"], option) for option in options)
-
-
-def _two_texts(row: dict) -> list[str]:
-    texts = str(row["sentences"]).split("\t")
-    if len(texts) != 2 or not all(map(_is_text, texts)):
-        raise ValueError(f"sentences must be two texts with a tab between: {row['sentences']!r}")
-    return texts
-
-
-def _human_preference(row: dict) -> float:
-    """Read the share of people who prefer the first text."""
-    try:
-        ratio = float(row["ratio"])
-    except (TypeError, ValueError):
-        ratio = float("nan")
-    if not 0 <= ratio <= 1:
-        raise ValueError(f"ratio is not a number from 0 to 1: {row['ratio']!r}")
-    return ratio
 
 
 def _pair_labels(task: str, row: dict, index: int) -> dict[str, object]:
@@ -181,103 +122,13 @@ def _pair_labels(task: str, row: dict, index: int) -> dict[str, object]:
     }
 
 
-def _wug_labels(task: str, row: dict, index: int) -> dict[str, object]:
-    first, second = _two_texts(row)
-    texts = {"text_first": first, "text_second": second}
-    return {"item_id": str(index), **texts, "human_preference": _human_preference(row)}
-
-
-def _entity_labels(task: str, row: dict, index: int) -> dict[str, object]:
-    return {"item_id": str(row.get("example_id", index)), "num_operations": row["numops"]}
-
-
-def _compare_two(
-    names: tuple[str, str], scores: Sequence[np.ndarray], num_tokens: Sequence[list[int]]
-) -> dict[str, np.ndarray]:
-    (first, second), counts = np.array(scores).T, np.array(num_tokens)
-    return {
-        f"score_{names[0]}": first,
-        f"score_{names[1]}": second,
-        "margin": first - second,
-        f"num_tokens_{names[0]}": counts[:, 0],
-        f"num_tokens_{names[1]}": counts[:, 1],
-        "tie": first == second,
-    }
-
-
-def score_pairs(scores: Sequence[np.ndarray], num_tokens: Sequence[list[int]]) -> dict[str, object]:
-    """Compare both options of each pair: the good one's score must be higher; a tie counts one half."""
-    columns = _compare_two(("good", "bad"), scores, num_tokens)
-    return {**columns, "correct": (columns["margin"] > 0) + 0.5 * columns["tie"]}
-
-
-def score_preferences(scores: Sequence[np.ndarray], num_tokens: Sequence[list[int]]) -> dict[str, object]:
-    """Say how much of a softmax over both scores falls on the first."""
-    columns = _compare_two(("first", "second"), scores, num_tokens)
-    return {**columns, "preference": preference(columns["score_first"], columns["score_second"])}
-
-
-def score_options(scores: Sequence[np.ndarray], num_tokens: Sequence[list[int]]) -> dict[str, object]:
-    """Compare the first option of each item with all others."""
-    return {
-        "num_options": [len(values) for values in scores],
-        "scores": [values.tolist() for values in scores],
-        "num_tokens": list(num_tokens),
-        "margin": [values[0] - values[1:].max() for values in scores],
-        "prediction": [int(values.argmax()) for values in scores],
-        "tie": [bool((values[1:] == values[0]).any()) for values in scores],
-        "correct": [credit(values) for values in scores],
-    }
-
-
-def credit(scores: np.ndarray) -> float:
-    """Return 1 where the first score is the highest, 0 where another one is, and its share in a tie."""
-    best = scores == scores.max()
-    return float(best[0]) / int(best.sum())
-
-
-def preference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return how much of a softmax over both scores falls on the first, in float32 as the pipeline does.
-
-    Where a model is sure, float32 rounds to 1 and such items share a rank.
-    """
-    margin = (first - second).astype(np.float32)
-    return 1 / (1 + np.exp(-margin))
-
-
 def accuracy_and_ties(items: pd.DataFrame) -> dict[str, float]:
     """Return the share of items that are right, and, where there are any, of those that tie, in percent."""
     ties = 100 * float(items["tie"].mean())
     return {"accuracy": 100 * float(items["correct"].mean()), **({"ties": ties} if ties else {})}
 
 
-def entity_metrics(items: pd.DataFrame) -> dict[str, float]:
-    """Return the share of items that are right, and the BabyLM 2025 score, in percent.
-
-    The BabyLM score is the mean over the numbers of operations (0 to 5), each counting the same.
-    """
-    by_operations = items.groupby("num_operations")["correct"].mean()
-    return {**accuracy_and_ties(items), "accuracy_by_operations": 100 * float(by_operations.mean())}
-
-
-def wug_metrics(items: pd.DataFrame) -> dict[str, float]:
-    """Return Spearman's correlation of a model's preferences with people's, times 100.
-
-    Raises:
-        UsageError: If all preferences are equal.
-    """
-    preferences, human = items["preference"], items["human_preference"]
-    if preferences.nunique() < 2 or human.nunique() < 2:
-        raise UsageError(
-            f"{items['suite'][0]}/{items['task'][0]}: all {len(items)} preferences are equal, which "
-            "correlates with nothing; score more items (--max-pairs), or look at the model"
-        )
-    from scipy.stats import spearmanr  # takes half a second
-
-    return {"spearman_correlation": 100 * float(spearmanr(preferences, human).statistic)}
-
-
-def _differing(options: Options | list[tuple[str, str]], scorer: TextScorer) -> list[int]:
+def _differing(options: list[tuple[str, str]], scorer: TextScorer) -> list[int]:
     """Count for each pair the tokens that differ; the tokens are those of the scoring just done."""
     tokens = [list(text.input_ids[text.start : text.end]) for text in scorer.encode(options)]
     return [count_differing(good, bad) for good, bad in zip(tokens[::2], tokens[1::2], strict=True)]
@@ -306,56 +157,19 @@ def phenomenon_of(items: pd.DataFrame) -> str:
     return phenomena[0] if len(phenomena) == 1 else items["task"].iloc[0]
 
 
-def _conditional_pairs(suite: str, *columns: str) -> Form:
-    return Form(
-        columns=tuple(dict.fromkeys(columns)),
-        options=_pair(*columns),
-        labels=lambda task, row, index: {"pair_id": str(index)},
-        scores=score_pairs,
-        group=suite,
-        metrics=accuracy_and_ties,
-    )
-
-
-PAIR_COLUMNS = ("sentence_good", "sentence_bad")
-PAIRS = Form(
-    columns=PAIR_COLUMNS,
-    options=_pair("", "sentence_good", "", "sentence_bad"),
-    labels=_pair_labels,
-    scores=score_pairs,
-    metrics=accuracy_and_ties,
-    compares_tokens=True,
-)
-WUGS = Form(
-    columns=("sentences", "ratio"), options=lambda row: tuple(("", f" {text}") for text in _two_texts(row)),
-    labels=_wug_labels, scores=score_preferences, group="morphology", metrics=wug_metrics,
-)  # fmt: skip
-FORMS: dict[str, Form] = {
-    "ewok": _conditional_pairs("ewok", "Context1", "Target1", "Context1", "Target2"),
-    "comps": _conditional_pairs(
-        "comps", "prefix_acceptable", "property_phrase", "prefix_unacceptable", "property_phrase"
-    ),
-    "entity-tracking": Form(
-        columns=("input_prefix", "options", "numops"), options=_listed_options, labels=_entity_labels,
-        scores=score_options, group="entity_tracking", metrics=entity_metrics,
-    ),
-    "wug": WUGS,
-    "wug-past": WUGS,
-}  # fmt: skip
-"""Of suites that are no plain ``PAIRS``."""
-
-FILES_2025: dict[str, tuple[str, ...]] = {
+FOLDERS_2025: dict[str, tuple[str, ...]] = {
     "blimp-filtered": ("blimp_filtered",),
     "blimp-supplement": ("supplement_filtered", "supplement_fast"),
     "ewok": ("ewok_filtered", "ewok_fast"),
-    "comps": ("comps/comps_{task}",),
-    "entity-tracking": ("entity_tracking_{task}", "entity_tracking/{task}"),
-    "wug": ("{task}", "{task}/{task}"),
-    "wug-past": ("{task}", "{task}/{task}"),
 }
-"""Below ``babylm25_dir``: a folder with a file for each task, or with ``{task}`` the file, any of these."""
-_FILE_NAMES = {"wugs_dist_before": "wugs_dist-before", "wugs_dist_in_between": "wugs_dist-in-between"}
-"""Of tasks that files spell otherwise."""
+"""Below ``babylm25_dir``: a folder with a file for each task, any of these."""
+COMPS_FILES = {
+    "base": "comps/comps_base",
+    "wugs": "comps/comps_wugs",
+    "wugs_dist_before": "comps/comps_wugs_dist-before",
+    "wugs_dist_in_between": "comps/comps_wugs_dist-in-between",
+}
+"""There, by task."""
 HUB_BLIMP = "nyu-mll/blimp"
 HUB_BLIMP_REVISION = "877fba0801ffb7cbd8c39c1ff314a46f053f6036"
 """Pinned, so that a change on the hub cannot change a score."""
@@ -368,10 +182,10 @@ BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
 
 def _file_tasks(suite: str, files: dict[str, Path], config: EvalConfig) -> list[TextTask]:
     """Make the tasks whose items are the rows of files, JSON Lines."""
-    form = FORMS.get(suite, PAIRS)
-    rows = {name: partial(read_rows, path, form.columns) for name, path in files.items()}
+    columns = tuple(dict.fromkeys(CONTEXTS.get(suite, PAIR_COLUMNS)))
+    rows = {name: partial(read_rows, path, columns) for name, path in files.items()}
     return [
-        ChoiceTask(suite, name, fingerprint([path]), rows[name], config.max_pairs, form)
+        ChoiceTask(suite, name, fingerprint([path]), rows[name], config.max_pairs)
         for name, path in files.items()
     ]
 
@@ -382,24 +196,15 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
     Raises:
         UsageError: If their data are absent.
     """
-    folder, names = data_folder(suite, config), FILES_2025[suite]
-    if "{task}" in names[0]:
-        files = {task: _find_file(folder, suite, task, names) for task in SUITES[suite].tasks}
+    folder = data_folder(suite, config)
+    if suite == "comps":
+        files = {task: find_data(folder, suite, name) for task, name in COMPS_FILES.items()}
         return _file_tasks(suite, files, config)
-    path = find_data(folder, suite, *names)
+    path = find_data(folder, suite, *FOLDERS_2025[suite])
     files = list_data_files(path) if path.is_dir() else {}
     if not files:
         raise UsageError(f"{path} must be a folder with a .jsonl file for each task of {suite}")
     return _file_tasks(suite, files, config)
-
-
-def _find_file(folder: Path, suite: str, task: str, names: tuple[str, ...]) -> Path:
-    path = find_data(folder, suite, *(name.format(task=_FILE_NAMES.get(task, task)) for name in names))
-    if path.is_dir():
-        (path, *others) = list_data_files(path).values()
-        if others:
-            raise UsageError(f"{path.parent} holds several data files; {suite} has one")
-    return path
 
 
 def find_fast_blimp(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:

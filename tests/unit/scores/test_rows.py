@@ -228,7 +228,7 @@ def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = 
         {
             "run_id": "r", "family": "gpt_neo", "variant": "gelu", "seed": 1, "benchmark": benchmark,
             "task": task, "group": group, "metric": metric, "score": score, "n_items": 10,
-            "primary": metric in ("accuracy", "spearman_correlation", "bits_per_byte"),
+            "primary": metric in ("accuracy", "bits_per_byte"),
         }
         for (group, task), score in scores.items()
     )  # fmt: skip
@@ -268,24 +268,14 @@ def test_babylm_2023_pools_the_pairs_of_a_task_and_2025_counts_paradigms():
     assert suite_means(rows, items) == {**expected, "mean of 2 filtered BLiMP paradigms": pytest.approx(50)}
 
 
-def test_entity_tracking_has_the_mean_over_operations_too():
-    names = {("entity_tracking", name): 20.0 for name in ("regular", "ambiref", "move_contents")}
-    rows = rows_of("entity-tracking", names)
-    more = rows_of("entity-tracking", dict.fromkeys(names, 30.0), "accuracy_by_operations")
-    assert suite_means(pd.concat([rows, more])) == {
-        "mean of 3 tasks": pytest.approx(20),
-        "mean of 3 tasks, each over its numbers of operations": pytest.approx(30),
-    }
-
-
 def test_what_has_one_task_or_no_percentage_has_no_mean():
-    assert suite_means(rows_of("wug", {("morphology", "w"): 12.0}, "spearman_correlation")) == {}
+    assert suite_means(rows_of("ewok", {("ewok", "w"): 12.0})) == {}
     two = {("held-out text", "a"): 20.0, ("held-out text", "b"): 30.0}
     assert suite_means(rows_of("perplexity", two, "perplexity")) == {}
 
 
 def test_what_is_a_percentage():
-    metrics = ["accuracy", "spearman_correlation", "f1", "score", "ties", "accuracy_by_operations"]
+    metrics = ["accuracy", "matthews_correlation", "f1", "score", "ties"]
     others = [
         "perplexity", "pseudo_perplexity", "word_perplexity", "pseudo_byte_perplexity", "bits_per_byte",
         "pseudo_bits_per_byte", "raw_brier_score",

@@ -23,8 +23,6 @@ from tests.cases import listed
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
 OTHER = {"sentence_good": "She sees him.", "sentence_bad": "She see him.", "UID": "agreement"}
-BOXES = {"input_prefix": "Box 1 contains", "options": [" a cup.", " a key.", " a pen."], "numops": 2}
-WUGS = [{"sentences": f"{'x' * n}ity\t{'y' * (5 - n)}ness", "ratio": n / 5} for n in range(1, 5)]
 
 
 def lines(path: Path, rows: Sequence[dict]) -> None:
@@ -37,17 +35,6 @@ def pair_files(folder: Path) -> dict[str, Any]:
         lines(folder / name / f"{name}_task.jsonl", [PAIR, OTHER])
     lines(folder / "blimp_fast.jsonl", [PAIR, OTHER])
     return {"blimp_dir": folder, "babylm25_dir": folder}
-
-
-def entity_files(folder: Path) -> dict[str, Any]:
-    for name in SUITES["entity-tracking"].tasks:
-        lines(folder / f"entity_tracking_{name}.jsonl", [BOXES, BOXES])
-    return {"babylm25_dir": folder}
-
-
-def wug_file(folder: Path) -> dict[str, Any]:
-    lines(folder / "wug_adj_nominalization.jsonl", WUGS)
-    return {"babylm25_dir": folder}
 
 
 def babylm_files(folder: Path) -> dict[str, Any]:
@@ -63,9 +50,7 @@ DATA: dict[str, Callable[[Path], dict[str, Any]]] = {
     "blimp": pair_files,
     "babylm23": pair_files,
     "blimp-fast": pair_files,
-    **dict.fromkeys(("blimp-filtered", "blimp-supplement", "ewok", "comps", "wug-past"), babylm_files),
-    "entity-tracking": entity_files,
-    "wug": wug_file,
+    **dict.fromkeys(("blimp-filtered", "blimp-supplement", "ewok", "comps"), babylm_files),
     "perplexity": held_out_text,
 }
 
@@ -101,7 +86,6 @@ def test_a_spec_is_whole(spec) -> None:
     assert bool(spec.primary) == (spec.kind != "classification")
     assert len(set(spec.tasks)) == len(spec.tasks)
     for mean in spec.means:
-        assert mean.metric is None or mean.metric in names
         assert mean.tasks is None or set(mean.tasks) <= set(spec.tasks)
 
 
@@ -135,7 +119,7 @@ def test_a_metric_cannot_be_written_without(left_out):
 def test_every_suite_has_a_chance_level_but_of_texts_and_constant_answers() -> None:
     assert {name: chance_of(spec) for name, spec in SUITES.items()} == {
         "blimp": 50, "babylm23": 50, "blimp-fast": 50, "blimp-filtered": 50, "blimp-supplement": 50,
-        "ewok": 50, "comps": 50, "embedded-pairs": 50, "entity-tracking": 20, "wug": 0, "wug-past": 0,
+        "ewok": 50, "comps": 50, "embedded-pairs": 50,
         "perplexity": None, "glue": None, "embedded-glue": None,
     }  # fmt: skip
 

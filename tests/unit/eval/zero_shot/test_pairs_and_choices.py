@@ -11,25 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.special import softmax
-from scipy.stats import spearmanr
 
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, ContinuationScores, TextScorer
 from eval.scoring.text_batches import ScoredText, Scores
-from eval.zero_shot.pairs_and_choices import (
-    FORMS,
-    ChoiceTask,
-    count_differing,
-    credit,
-    phenomenon_of,
-    preference,
-    read_items,
-)
+from eval.zero_shot.pairs_and_choices import ChoiceTask, count_differing, phenomenon_of, read_items
 from eval.zero_shot.perplexity import PerplexityTask, find_tasks, read_texts
-from eval.zero_shot.text_task import evenly_spaced, find_suite_tasks
+from eval.zero_shot.text_task import evenly_spaced
 from ffn_variants import UsageError
-from tests.cases import listed
 
 
 # Minimal pairs: what lm-eval makes of them, and faulty ones.
@@ -84,21 +73,13 @@ def test_items_hold_the_scores_of_each_pair_in_order():
     assert result.group == "binding"
 
 
-def test_options_follow_their_context_as_they_are_and_sentences_a_space():
+def test_options_begin_with_a_space():
     pair = {"sentence_good": "Good one.", "sentence_bad": "Bad\none."}
     assert read_items(task_of([pair]))[0].options == (("", " Good one."), ("", " Bad\none."))
-    box = {"input_prefix": "Box 1 contains ", "options": ["a.", "bc.", "def."], "numops": 0}
-    rows, form = partial(given, [box]), FORMS["entity-tracking"]
-    task = ChoiceTask("entity-tracking", "regular", "b", rows, form=form)
-    items = task.measure(LengthScorer(), print).items
-    assert items["scores"].tolist() == [[-17, -18, -19]]
-    assert items["num_tokens"].tolist() == [[1, 1, 1]]
-
-
-def test_a_tie_is_shared():
-    assert [credit(np.array(scores)) for scores in ([2, 1], [1, 2], [1, 1])] == [1, 0, 0.5]
-    assert credit(np.array([3, 3, 1, 3])) == pytest.approx(1 / 3)
-    assert credit(np.array([1, 3, 3])) == 0
+    row = {"Context1": "A box.", "Target1": "It is here.", "Target2": "It is gone."}
+    (item,) = read_items(ChoiceTask("ewok", "agent-properties", "one", partial(given, [row])))
+    assert item.options == (("A box.", " It is here."), ("A box.", " It is gone."))
+    assert item.labels == {"pair_id": "0"}
 
 
 def test_differing_tokens_are_the_fewest_whose_replacement_makes_one_text_of_the_other():
@@ -127,14 +108,10 @@ def test_a_task_of_several_phenomena_is_its_own_group():
     assert phenomenon_of(pd.DataFrame({"phenomenon": ["a", "b"], "task": ["t", "t"]})) == "t"
 
 
-# Entity tracking, wug and perplexity against the formulas of the BabyLM 2025 pipeline and plain models.
+# Perplexity against plain models.
 @pytest.fixture(scope="module")
 def models(stock_model) -> dict[str, torch.nn.Module]:
     return {objective: stock_model(objective, num_positions=512) for objective in ("causal", "masked")}
-
-
-def choice_task(suite: str, rows: list[dict]) -> ChoiceTask:
-    return ChoiceTask(suite, "task", str(rows), partial(given, rows), form=FORMS[suite])
 
 
 @pytest.fixture
@@ -148,86 +125,6 @@ def completion_score(models, tokenizer, whole_passes):
         return whole_passes(models[objective], encoded["input_ids"], scored, mask)
 
     return score
-
-
-@pytest.mark.parametrize(("objective", "num_items"), [("causal", 8), ("masked", 2)])
-def test_entity_tracking_is_scored_as_by_the_pipeline(
-    models, tokenizer, shared_data, completion_score, objective, num_items
-):
-    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=num_items)
-    task = find_suite_tasks("entity-tracking", config)[0]
-    result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
-    rows = evenly_spaced(task.load_rows(), num_items)
-    starts = [(row["input_prefix"], row["options"]) for row in rows]
-    expected = [[completion_score(objective, start, end) for end in options] for start, options in starts]
-    for scores, wanted in zip(result.items["scores"], expected, strict=True):
-        np.testing.assert_allclose(scores, wanted, rtol=0, atol=2e-4)
-    is_right = np.array([np.argmax(wanted) == 0 for wanted in expected])
-    operations = np.array([row["numops"] for row in rows])
-    assert ((result.items["margin"] > 0) == is_right).all()
-    assert result.items["num_operations"].tolist() == operations.tolist()
-    assert result.metrics["accuracy"] == pytest.approx(100 * is_right.mean())
-    of_each = [is_right[operations == number].mean() for number in np.unique(operations)]
-    assert result.metrics["accuracy_by_operations"] == pytest.approx(100 * np.mean(of_each))
-
-
-@pytest.mark.parametrize("objective", ["causal", "masked"])
-def test_wug_correlates_as_in_the_pipeline(models, tokenizer, shared_data, completion_score, objective):
-    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=20)
-    (task,) = find_suite_tasks("wug", config)
-    result = task.measure(SCORERS[objective](models[objective], tokenizer, "babylm25"), print)
-    rows = evenly_spaced(task.load_rows(), 20)
-    pairs = [[completion_score(objective, "", text) for text in row["sentences"].split("\t")] for row in rows]
-    probabilities = softmax(np.array(pairs, np.float32), 1)[:, 0]
-    expected = spearmanr(probabilities, [row["ratio"] for row in rows])[0]
-    assert result.metrics == {"spearman_correlation": pytest.approx(100 * expected, abs=1e-6)}
-    np.testing.assert_allclose(result.items["preference"], probabilities, atol=1e-4)
-    assert len(result.items) == 20
-
-
-def test_preferences_are_a_softmax_in_fp32():
-    first, second = np.array([0.0, -3.0, -100.0, -1.0]), np.array([0.0, -4.0, -120.0, -121.0])
-    expected = torch.softmax(torch.tensor(np.stack([first, second], 1), dtype=torch.float32), 1)[:, 0]
-    np.testing.assert_allclose(preference(first, second), expected, rtol=1e-6)
-    assert preference(first, second)[3] == preference(first, second)[2] == 1  # which share a rank
-
-
-class Told:
-    """A scorer that gives every text the score it is told, to see what a task makes of it."""
-
-    objective = "causal"
-
-    def __init__(self, scores: list[float]) -> None:
-        self._scores = scores
-
-    def score_continuations(self, pairs):
-        assert len(pairs) == len(self._scores)
-        return ContinuationScores(np.array(self._scores), np.zeros(len(pairs), bool), [1 for _ in pairs])
-
-
-def test_options_that_tie_share_the_point_and_are_counted():
-    row = {"input_prefix": "Box 0 contains ", "options": ["a.", "b.", "c."], "numops": 0}
-    rows = [row, row, {**row, "numops": 1}]
-    result = choice_task("entity-tracking", rows).measure(Told([-1, -1, -2, -3, -1, -2, -1, -2, -3]), print)
-    assert result.items["correct"].tolist() == [0.5, 0, 1]
-    assert result.items["tie"].tolist() == [True, False, False]
-    assert result.items["prediction"].tolist() == [0, 1, 0]
-    # Numbers of operations count the same, of however many items.
-    third = pytest.approx(100 / 3)
-    assert result.metrics == {"accuracy": 50, "ties": third, "accuracy_by_operations": (25 + 100) / 2}
-
-
-def test_no_preference_at_all_correlates_with_nothing():
-    rows = [{"sentences": "a\tb", "ratio": 0.1}, {"sentences": "c\td", "ratio": 0.9}]
-    with pytest.raises(UsageError, match="all 2 preferences are equal"):
-        choice_task("wug", rows).measure(Told([-1, -1, -2, -2]), print)
-
-
-@pytest.mark.parametrize(("suite", "changes", "message"), listed(__file__, "faulty items"))
-def test_faulty_items_are_named(suite, changes, message):
-    right = {"input_prefix": "a", "options": ["b", "c"], "numops": 0, "sentences": "a\tb", "ratio": 0.5}
-    with pytest.raises(UsageError, match=f"{suite}/task, row 1: .*{message}"):
-        read_items(choice_task(suite, [right | changes]))
 
 
 DOCUMENTS = ["Anna saw a dog.", "Once upon a time there was a very long story. " * 60, "naïve café"]

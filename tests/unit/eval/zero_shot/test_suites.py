@@ -34,7 +34,7 @@ def write_lines(path: Path, rows: list[object]) -> Path:
 @pytest.fixture
 def real(shared_data) -> EvalConfig:
     folders = {"blimp_dir": shared_data / "blimp", "babylm25_dir": shared_data / "babylm2025"}
-    return EvalConfig(suites=("blimp", "babylm23", "blimp-fast", "entity-tracking", "wug"), **folders)
+    return EvalConfig(suites=("blimp", "babylm23", "blimp-fast"), **folders)
 
 
 def test_thirteen_labels_are_twelve_phenomena(real):
@@ -50,8 +50,7 @@ def test_thirteen_labels_are_twelve_phenomena(real):
 
 
 @pytest.mark.parametrize(
-    ("suite", "num_tasks", "num_items"),
-    [("babylm23", 17, 63_280), ("blimp-fast", 67, 13_400), ("entity-tracking", 3, 9_483), ("wug", 1, 200)],
+    ("suite", "num_tasks", "num_items"), [("babylm23", 17, 63_280), ("blimp-fast", 67, 13_400)]
 )
 @pytest.mark.ci
 def test_the_suites_of_the_real_data_are_complete(real, suite, num_tasks, num_items):
@@ -72,7 +71,7 @@ def test_the_suites_of_the_real_data_are_complete(real, suite, num_tasks, num_it
 
 
 def test_a_limit_holds_for_every_task(real):
-    suites = ("blimp-fast", "wug", "embedded-pairs")
+    suites = ("blimp-fast", "babylm23", "embedded-pairs")
     tasks = find_text_tasks(real.model_copy(update={"suites": suites, "max_pairs": 3}))
     assert {task.suite for task in tasks} == set(suites)
     assert {len(read_items(task)) for task in tasks} == {3}
@@ -135,9 +134,9 @@ def test_missing_folders_and_tasks_are_named(tmp_path, shared_data):
     (tmp_path / "empty" / "full").mkdir(parents=True)
     for suite, fields, message in (
         ("babylm23", {}, "filter-data of the BabyLM 2023"),
-        ("entity-tracking", {}, "--babylm25-dir FOLDER"),
-        ("entity-tracking", {"babylm25_dir": tmp_path}, r"no entity_tracking_regular\.jsonl"),
-        ("wug", {"babylm25_dir": tmp_path / "absent"}, "no folder .*absent"),
+        ("comps", {}, "--babylm25-dir FOLDER"),
+        ("comps", {"babylm25_dir": tmp_path}, r"no comps/comps_base\.jsonl"),
+        ("comps", {"babylm25_dir": tmp_path / "absent"}, "no folder .*absent"),
         ("blimp", {"blimp_dir": tmp_path}, "no folder .*full"),
         ("blimp", {"blimp_dir": tmp_path / "empty"}, "holds no"),
         ("babylm23", {"blimp_dir": blimp, "pair_tasks": ("bindin",)}, "did you mean 'binding'"),
@@ -160,23 +159,15 @@ def test_the_layouts_of_the_original_pipelines_are_understood(shared_data, tmp_p
         (tmp_path / theirs).symlink_to(shared_data / "blimp" / ours)
     assert len(find_suite_tasks("babylm23", EvalConfig(blimp_dir=tmp_path))) == 17
     sets = shared_data / "babylm2025"
-    nouns = "wug_adj_nominalization"
-    kinds = ("regular", "ambiref", "move_contents")
-    places = {f"entity_tracking_{name}": f"entity_tracking/{name}" for name in kinds}
-    for ours, theirs in (places | {nouns: f"{nouns}/{nouns}"}).items():
-        write_lines(tmp_path / "full_eval" / f"{theirs}.jsonl", read_rows(sets / f"{ours}.jsonl.gz", ())[:5])
     rows = read_rows(sets / "blimp_fast.jsonl.gz", ("UID",))
     for uid in ("causative", "wh_island"):
         own = [row for row in rows if row["UID"] == uid]
         write_lines(tmp_path / "fast_eval" / "blimp_fast" / f"{uid}.jsonl", own)
-    suites = ("entity-tracking", "wug", "blimp-fast")
-    tasks = find_text_tasks(EvalConfig(suites=suites, babylm25_dir=tmp_path))
-    names = ["regular", "ambiref", "move_contents", nouns, "causative", "wh_island"]
-    assert [task.name for task in tasks] == names
-    assert [len(read_items(task)) for task in tasks] == [5, 5, 5, 5, 200, 200]
+    tasks = find_text_tasks(EvalConfig(suites=("blimp-fast",), babylm25_dir=tmp_path))
+    assert [(task.name, len(read_items(task))) for task in tasks] == [("causative", 200), ("wh_island", 200)]
 
 
-# EWoK, COMPS and past-tense wugs against plain forward passes.
+# EWoK and COMPS against plain forward passes.
 OBJECTIVES = ("causal", "masked", "span_corruption")
 
 
