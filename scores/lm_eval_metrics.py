@@ -40,19 +40,16 @@ def metrics_of(results: Mapping[str, Any], is_masked: bool = False) -> dict[str,
     return metrics
 
 
-def directions_of(
-    higher_is_better: Mapping[str, Any], results: Mapping[str, Any], is_masked: bool = False
-) -> dict[str, bool]:
+def directions_of(higher_is_better: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, bool]:
     """Return of each metric under its name in rows whether lower scores are better, where lm-eval says it.
 
     Args:
         higher_is_better: One task's part of ``higher_is_better``: ``{"perplexity": false}``.
         results: The same task's part of ``results``.
-        is_masked: As of ``metrics_of``.
     """
     keys = (key.partition(",") for key in results)
     return {
-        row_metric(name, pipeline, is_masked): not higher_is_better[name]
+        row_metric(name, pipeline): not higher_is_better[name]
         for name, _, pipeline in keys
         if isinstance(higher_is_better.get(name), bool)
     }

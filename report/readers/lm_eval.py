@@ -21,8 +21,6 @@ from scores.suites import HARNESS_PREFIX
 
 LABEL = "lm-eval's results"
 SUFFIX = ".json"
-_MASKED = "ffn-mlm"
-"""The model of lm-eval's command line that scores by pseudo-log-likelihood."""
 _PARTS = ("config", "group_subtasks", "higher_is_better", "n-shot", "n-samples", "versions")
 _KEY = ["run_id", "benchmark", "task", "metric"]
 
@@ -77,7 +75,6 @@ def _scores(content: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield every score of a file, without the means that lm-eval makes of groups."""
     parts = {name: content.get(name) or {} for name in _PARTS}
     config, groups = parts["config"], parts["group_subtasks"]
-    is_masked = config.get("model") == _MASKED
     arguments = config.get("model_args") or ""
     if isinstance(arguments, dict):
         arguments = ",".join(f"{name}={value}" for name, value in arguments.items())
@@ -88,8 +85,8 @@ def _scores(content: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
         name = above if "__" in folder else folder
     name += f"@{options['revision']}" if options.get("revision", "main") != "main" else ""
     for task, values in content["results"].items():
-        metrics = {} if groups.get(task) else metrics_of(values, is_masked)
-        directions = directions_of(parts["higher_is_better"].get(task) or {}, values, is_masked)
+        metrics = {} if groups.get(task) else metrics_of(values)
+        directions = directions_of(parts["higher_is_better"].get(task) or {}, values)
         group, inner = _groups_of(task, groups)
         setting = f"{parts['n-shot'].get(task, 0)} shots, version {parts['versions'].get(task, 'unknown')}"
         setting += f", limit {config['limit']}" if config.get("limit") else ""
