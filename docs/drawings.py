@@ -172,7 +172,6 @@ STUDY_FOLDER = (
     ("cells/", "where every cell stands", "submit"),
     ("jobs/", "what jobs run, and their logs", "submit"),
     ("code/", "copies of the code that jobs run", "submit"),
-    ("decisions.json", "what was decided at which look", "submit"),
     ("tuning.json", "what was tuned, and chosen", "submit"),
     ("status/", "a page of all of it: status.html, ...", "status"),
     ("inspection/", "what FFNs learned: .html, .md, figures", "look"),

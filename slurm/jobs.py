@@ -235,7 +235,7 @@ class ReportJob:
         self.submitter.submit_report(self.round + 1)  # also behind cells that another command handed in
 
     def _go_on(self, study: Study) -> None:
-        """Submit what the next stage needs: a round of tuning, runs at what was chosen, or a look."""
+        """Submit what the next stage needs: a round of tuning, or runs at what was chosen."""
         study.write()
         before = self.submitter
         submitter = SlurmSubmitter(study, before.preset, before.options, before.snapshot)

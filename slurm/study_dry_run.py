@@ -142,7 +142,7 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         print(f"  {one.name:<9} {variant_place(one.name)}")
     for axis, points in config.points.items():
         print(f"  {axis:<9} {', '.join(point.level for point in points)}")
-    print(f"  seeds     {_seeds(study)}")
+    print(f"  seeds     {', '.join(map(str, config.seeds))}")
     if config.tune:
         print(f"  tuning    {describe_tuning(config.tune)}")
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation)) or 'held-out loss alone'}")
@@ -172,16 +172,6 @@ def _doubts(config: ResolvedConfig) -> list[str]:
     files = chain(*corpus.files(config.data).values())
     is_small = sum(path.stat().st_size for path in files) <= READ_AT_ONCE
     return find(config)[1] if is_small else [*doubts_of_names(config.data)]
-
-
-def _seeds(study: Study) -> str:
-    """Name the seeds that are to be run, and when there may be more."""
-    due = [cell for cell in study.cells if cell.stage != TUNE] or study.after_tuning
-    seeds = ", ".join(map(str, dict.fromkeys(cell.seed for cell in due)))
-    if study.decisions is None:
-        return seeds
-    looks = ", ".join(map(str, study.decisions.planned))
-    return f"{seeds}; more for what is undecided at looks of {looks} seeds ({study.decisions.progress})"
 
 
 def _absent_data(study: Study) -> list[str]:

@@ -127,28 +127,6 @@ def test_a_cell_on_two_nodes_trains_as_one_process_does(on_cluster, new_cluster,
     assert len(submitted.study.rows("gelu")) == len(undisturbed.rows("gelu"))
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_variants")
-def test_the_last_job_submits_what_the_next_look_needs(on_cluster, repository, tmp_path):
-    """Jobs, the last one and those that it submits run the variant that was read when it was submitted."""
-    mine = tmp_path / "mine.py"
-    mine.write_text((repository / "examples/xielu.py").read_text())
-    submitted = on_cluster(variants=("gelu", f"{mine}:XIELU"), config=SHORT, seeds={"first": 2, "most": 4})
-    assert "submitted 4 cells in 1 jobs" in submitted.submit("--cells-per-job", 4, "--trust-remote-code")
-    mine.unlink()
-    submitted.wait_until_over()
-
-    words = submitted.last_words()
-    assert "look 1 of 2, at 2 seeds" in words
-    assert "gelu, my-xielu go on to 4 seeds" in words  # two runs and four pairs decide nothing
-    assert "4 cells are submitted for what comes next" in words
-    assert "8 of 8 cells done" in words
-    assert "look 2 of 2, at 4 seeds" in words
-    assert submitted.status().splitlines()[-1] == "8 cells: 8 done"
-    looks = json.loads((submitted.study.folder / "decisions.json").read_text())["looks"]
-    assert [look["seeds"] for look in looks] == [2, 4]
-
-
 def told(study: TinyStudy) -> dict[str, Any]:
     """What the study came to, without days and places: its cells, what was tried and chosen, and losses."""
     tuning = json.loads((study.folder / "tuning.json").read_text())

@@ -95,7 +95,7 @@ def test_strange_numbers_of_a_log_are_passed_over(tmp_path: Path, value: str) ->
     assert read_curve(RunFolder(tmp_path), "loss") == [(2, 4.5)]
 
 
-@pytest.mark.parametrize("damaged", ["study_file", "tuning_file", "decisions_file"])
+@pytest.mark.parametrize("damaged", ["study_file", "tuning_file"])
 def test_a_damaged_file_stops_no_page(tmp_path: Path, damaged: str) -> None:
     states = write_study(tmp_path)
     getattr(StudyFolder(tmp_path), damaged).write_bytes(b"{\0")

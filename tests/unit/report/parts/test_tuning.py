@@ -21,7 +21,6 @@ from report.significance.axes import Setting
 from report.significance.comparison import Comparison
 from report.statistics.tuning_curves import fit_curves, squared_regret, squared_regret_of_few
 from report.write import number_tables
-from scores.stages import Decisions, write_decisions
 from scores.tuning_trials import Further, Tuning
 from tests.cases import listed
 from tests.unit.report import tuned_study
@@ -191,11 +190,9 @@ def test_the_figure_has_a_panel_for_each_setting_and_variant(at_two_sizes: tuple
         assert any(y.shape == means.shape and np.allclose(y, means - means.min()) for y in drawn)
 
 
-@pytest.mark.parametrize(("options", "looks", "num_main"), listed(__file__, "noises of settings"))
-def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path, options, looks, num_main):
+@pytest.mark.parametrize(("options", "num_main"), listed(__file__, "noises of settings"))
+def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path, options, num_main):
     folder = tuned_study.write_study(tmp_path / "study", tuned_study.tune(**options))
-    if looks:
-        write_decisions(folder, Decisions(plan={"looks": list(looks), "variants": list(tuned_study.BEST)}))
     tuned = analysed(folder).tuned
     own, df = {}, num_main - 1 + tuned.lines[0].losses.shape[-1] - 1
     for line in tuned.lines:
