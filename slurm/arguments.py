@@ -95,8 +95,8 @@ class SubmitArgs(Section):
     list_cells: bool = False
     """With --dry-run: list every cell, also where they are many."""
     report: bool = True
-    """Write the report after the last cell. Without it no job follows on SLURM, and a tuning waits after each of
-    its rounds until the command is given again."""
+    """Write the report after the last cell. Without it no job follows on SLURM, and a tuning waits after
+    each of its rounds until the command is given again."""
 
     @model_validator(mode="before")
     @classmethod

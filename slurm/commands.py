@@ -62,7 +62,6 @@ class StatusArgs(CancelArgs):
 
         ffn-ablations study status quickstart            # what is in runs/quickstart
         ffn-ablations study status quickstart --watch
-        ffn-ablations study status quickstart --watch --html    # also as a page, status/status.html
 
     Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
     """
@@ -73,9 +72,6 @@ class StatusArgs(CancelArgs):
     """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""
     every: Annotated[float, Field(ge=0.1, le=86_400)] = 10.0
     """With --watch: seconds in between."""
-    html: bool = False
-    """Write the page status/status.html into the study's folder too: the same, and the losses so far. With
-    --watch it is written again each time."""
 
 
 def study_status(args: Sequence[str] | None = None) -> None:
@@ -87,12 +83,6 @@ def study_status(args: Sequence[str] | None = None) -> None:
         states = cell_state.survey(folder, cell_state.read_listing(folder).run_ids)
         text = render(folder, states)
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
-        if options.html:
-            from slurm.status_page import write_page  # matplotlib is slow to load
-
-            rows, notes = status_of(folder, states)
-            page = write_page(folder, rows, notes)
-            print(f"page: {page}", flush=True)
         is_at_work = any(state.name in ("queued", "running") for state in states.values())
         if not options.watch or not (is_at_work or cell_state.is_followed(folder)):
             return

@@ -161,8 +161,6 @@ class StudyFolder:
     """What ``study run`` was asked to run."""
     tuning_file = Inside("tuning.json")
     """What its tuning tried and chose, where each variant is tuned (see ``scores.tuning_trials``)."""
-    status_page = Inside("status/status.html")
-    """Where its cells stand, for a browser (see ``slurm.status_page``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")
