@@ -82,11 +82,6 @@ class SubmitArgs(Section):
     """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
     mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
     May be given several times."""
-    decide: Annotated[int, Field(ge=0)] = 0
-    """Of a tuned study that is done: add so many of the tunings that its report names as those that would
-    decide most, each of two further seeds about a variant's choice of three values or more, and write the
-    report with them; they choose nothing. Until they have ended the same command goes on with them; then it
-    adds the next."""
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
     dry_run: bool = False

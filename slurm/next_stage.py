@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import date
 
-from base.config_input import SEED_END
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import read_completion
-from report.compute import analyse
-from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY
-from report.inputs.sources import read_source
 from report.page import summary
-from report.parts.tuning import Narrowing, most_decisive
 from report.statistics.tuning_curves import chosen_places
 from report.write import write_report
 from scores.stages import TUNE
-from scores.tuning_trials import Further, Losses, Trial, Tuning, read_tuning, write_tuning
+from scores.tuning_trials import Losses, Trial, Tuning, read_tuning, write_tuning
 from slurm.study.cells import RunCell, trained_cells
 from slurm.study.ffn_levels import write_value
 from slurm.study.study import Study
@@ -68,9 +61,6 @@ def _changed_tuning(study: Study, tuning: Tuning) -> str:
         return "tune"
     if gone := [name for name in tuning.plan.variants if name not in study.tuning_plan.variants]:
         return f"variants ({', '.join(gone)} took part in it; put it back, or --add it again)"
-    decide_seeds = {seed for each in tuning.further for seed in each.seeds}
-    if both := sorted(decide_seeds & set(study.config.seeds)):
-        return f"seeds ({', '.join(map(str, both))} are of tuning runs that --decide added)"
     field = tuning.plan.what_differs(study.tuning_plan) or ""
     return f"tune.{field}" if field in ("seeds", "select", "widen", "shared") else field
 
@@ -97,7 +87,7 @@ def choose(study: Study) -> None:
     """Record the rounds that have ended since the last call, and say what they chose or wait for."""
     study = study.now()
     tuning = study.tuning
-    if tuning is None or (tuning.is_over and not tuning.awaits_further):
+    if tuning is None or tuning.is_over:
         return
     pending = [(cell, state) for cell, state in unfinished(study) if cell.stage == TUNE]
     ended = {cell.run_id for cell in study.cells if cell.stage == TUNE} - {cell.run_id for cell, _ in pending}
@@ -170,66 +160,3 @@ def write_study_report(study: Study) -> None:
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.
         print(f"no report yet: {error}", flush=True)
-
-
-def with_further(study: Study, number: int) -> Study:
-    """Return a study with further tuning runs, and say which; where some have not ended, as it is.
-
-    Args:
-        study: A study that was tuned, whose cells are done.
-        number: How many tunings are added, each of one variant; of none nothing happens.
-
-    Raises:
-        UsageError: If the study tunes nothing, adds seeds by looks, or is not done.
-    """
-    tuning = study.tuning
-    if not number:
-        return study
-    if tuning is None or study.config.looks:
-        raise UsageError(
-            f"--decide adds tuning runs, and {study.config.name} tunes nothing, or decides by looks, which "
-            "rest on the tuning as it was; leave it out"
-        )
-    if tuning.awaits_further:
-        print("tuning runs that were added before have not ended; this command goes on with them")
-        return study
-    if pending := [cell for cell, state in unfinished(study) if state.name != "failed"]:
-        raise UsageError(
-            f"--decide: {len(pending)} of {len(study.cells)} cells of {study.config.name} are not done, so "
-            "nobody knows what is undecided; give the command without --decide first"
-        )
-    analysis = analyse(read_source(study.folder))
-    undecided = [c for c in analysis.comparisons if c.benchmark == TUNED_BY]
-    added = most_decisive(analysis.tuned, undecided)[:number] if analysis.tuned else []
-    if not added:
-        print("no tuning run is added: none would narrow what is undecided on the held-out loss")
-    for each in added:
-        print(
-            f"to be tuned further: {each.tuned}, {each.lines[0].field} "
-            f"{', '.join(map(write_value, each.values))}, {each.num_runs} runs; if means stay as they are, "
-            f"the interval of {each.compared} narrows to {each.share:.0%}"
-        )
-    further = [one for each in added for one in _further(each, tuning, study.config.seeds)]
-    return replace(study, tuning=replace(tuning, further=(*tuning.further, *further)))
-
-
-def _further(added: Narrowing, tuning: Tuning, main_seeds: Sequence[int]) -> list[Further]:
-    """Return the added tuning runs of each setting, at the next seeds that no run of the study has."""
-    runs = []
-    for line in added.lines:
-        choice = line.choice
-        of_tuning = {*tuning.plan.seeds, *(seed for each in tuning.further_of(choice) for seed in each.seeds)}
-        first = max(of_tuning - set(main_seeds)) + 1
-        numbers = itertools.chain(range(first, SEED_END), range(first))
-        free = (seed for seed in numbers if seed not in {*main_seeds, *of_tuning})
-        runs.append(
-            Further(
-                family=choice.family,
-                places=choice.places,
-                variant=choice.variant,
-                field=line.field,
-                values=line.of_curve,
-                seeds=tuple(itertools.islice(free, MORE_SEEDS)),
-            )
-        )
-    return runs

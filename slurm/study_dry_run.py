@@ -70,11 +70,10 @@ def dry_run(study: Study, options: SubmitArgs) -> int:
     Raises:
         UsageError: As running it does.
     """
-    if study.folder.exists() or options.decide:
-        from slurm.next_stage import check_unchanged, with_further  # all that a report needs
+    if study.folder.exists():
+        from slurm.next_stage import check_unchanged  # all that a report needs
 
         check_unchanged(study)
-        study = with_further(study, options.decide)
     with suppress(AbsentError):  # which a plan names
         check_usable_study(study, options)
     todo = find_todo(study, options.retry_failed)
