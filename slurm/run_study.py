@@ -35,7 +35,7 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         UsageError: For missing data, or a study that another command submits.
     """
     check_unchanged(study)
-    check_usable_study(study, options)
+    check_usable_study(study)
     if options.cluster == "local" and not all(RunFolder(cell.run_dir).is_scored for cell in study.cells):
         describe_gpus(options.workers)
         check_device(study.config.evaluation.device)  # told here, and not by every cell

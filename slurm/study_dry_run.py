@@ -75,7 +75,7 @@ def dry_run(study: Study, options: SubmitArgs) -> int:
 
         check_unchanged(study)
     with suppress(AbsentError):  # which a plan names
-        check_usable_study(study, options)
+        check_usable_study(study)
     todo = find_todo(study, options.retry_failed)
     check_archived(todo.cells)
     submitter = find_submitter(study, options) if options.cluster == "slurm" else None
@@ -88,15 +88,14 @@ def dry_run(study: Study, options: SubmitArgs) -> int:
     return 0
 
 
-def check_usable_study(study: Study, options: SubmitArgs) -> None:
+def check_usable_study(study: Study) -> None:
     """Refuse what could not be trained or scored, before anything is read, prepared or written for it.
 
     Raises:
         UsageError: Naming it, and what to do.
     """
     untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).has_marker]
-    processes = preset_of(options).num_processes if options.cluster == "slurm" else 1
-    check_all_usable((cell.config for cell in untrained), processes)
+    check_all_usable(cell.config for cell in untrained)
     check_folder(study.folder.parent)
     for cell in backbone_cells(study.cells):
         if not RunFolder(cell.run_dir).is_scored:

@@ -11,10 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
-from safetensors.numpy import load
 
 from base.errors import UsageError
 from slurm.arguments import SubmitArgs
@@ -107,24 +105,6 @@ def test_cells_of_a_job_run_at_the_same_time(on_cluster: Make, undisturbed: Tiny
     assert_as_undisturbed(submitted.study, undisturbed)
     one, other = submitted.study.states().values()
     assert one["pid"] != other["pid"]
-
-
-@pytest.mark.slow
-def test_a_cell_on_two_nodes_trains_as_one_process_does(on_cluster, new_cluster, undisturbed):
-    """Each process takes half of a step's rows, so what comes out differs by rounding alone."""
-    # The nodes of this cluster are names of one host, which does not know them.
-    preset = {"nodes": 2, "setup": ["export MASTER_ADDR=127.0.0.1"]}
-    submitted = on_cluster(new_cluster(2), preset, variants=("gelu",))
-    submitted.submit("--no-report")
-    submitted.wait_until_over()
-    assert submitted.status().splitlines()[-1] == "1 cells: 1 done"
-    provenance = json.loads((submitted.study.run_dir("gelu") / "provenance.json").read_text())
-    assert provenance["num_processes"] == 2
-    one, two = (load(study.weights("gelu")) for study in (undisturbed, submitted.study))
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5, err_msg=name)
-    assert len(submitted.study.rows("gelu")) == len(undisturbed.rows("gelu"))
 
 
 def told(study: TinyStudy) -> dict[str, Any]:
