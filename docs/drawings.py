@@ -172,14 +172,11 @@ STUDY_FOLDER = (
     ("cells/", "where every cell stands", "submit"),
     ("jobs/", "what jobs run, and their logs", "submit"),
     ("code/", "copies of the code that jobs run", "submit"),
-    ("decisions.json", "what was decided at which look", "submit"),
     ("tuning.json", "what was tuned, and chosen", "submit"),
-    ("status/", "a page of all of it: status.html, ...", "status"),
     ("inspection/", "what FFNs learned: .html, .md, figures", "look"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {
-    "status": ("ffn-ablations study status --html", GREY),
     "submit": ("ffn-ablations study run", VERMILION),
     "train": ("pretrain/train.py", BLUE),
     "eval": ("ffn-ablations eval", GREEN),
@@ -200,7 +197,7 @@ def run_folder() -> Figure:
         _write(axes, 64 if name.startswith("  ") else 54, y, name.strip(), bold=not writer)
         _write(axes, 194 if writer else 226, y, what, small=True)
     y = height - 22 - step * (len(STUDY_FOLDER) + 1)
-    for line, keys in enumerate((("submit", "train"), ("eval", "report"), ("look",), ("status",))):
+    for line, keys in enumerate((("submit", "train"), ("eval", "report"), ("look",))):
         for column, key in enumerate(keys):
             _chip(axes, 8 + 190 * column, y - 16 * line, key)
             _write(axes, 54 + 190 * column, y - 16 * line, WRITERS[key][0], small=True)

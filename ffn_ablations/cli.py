@@ -22,7 +22,7 @@ class Command(NamedTuple):
 _COMMANDS = {
     "try": ("ffn_ablations.try_command:main", "whether a layer of your own beats gelu, in 30 minutes"),
     "study run": ("slurm.commands:study_run", "train, score and compare what a study's file names"),
-    "study status": ("slurm.commands:study_status", "each run: waiting, running, done or failed; --html"),
+    "study status": ("slurm.commands:study_status", "each run: waiting, running, done or failed; --watch"),
     "study cancel": ("slurm.commands:study_cancel", "stop a study; study run goes on with it later"),
     "study archive": ("slurm.archive:main", "what a report reads as one file; --restore"),
     "train": ("pretrain.train:main", "pretrain a model"),

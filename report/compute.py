@@ -15,7 +15,6 @@ from report.document.markdown import ordered, ordered_benchmarks
 from report.inputs.chosen_rates import TUNED_BY, Tuned, read_tuned, shared_table
 from report.inputs.relabel import seen_by
 from report.inputs.sources import Source
-from report.inputs.study_design import decided_seeds, runs_of_all
 from report.part import load_part
 from report.parts import PARTS
 from report.request import Request
@@ -228,7 +227,6 @@ def arm_tables(source: Source, scores: Scores, tuned: Tuned | None = None) -> di
             runs[runs.benchmark == name],
             name,
             metric=scores.metrics[name],
-            decided=decided_seeds(design, name),
             choices=tuned.choices if tuned and name == TUNED_BY else None,
         )
         for name in ordered_benchmarks(runs.benchmark.unique(), design.benchmarks)
@@ -239,8 +237,7 @@ def _analysis(
     source: Source, relabelled: Source, question: Question, scores: Scores, request: Request
 ) -> Analysis:
     runs, levels = scores.runs, question.levels
-    runs_of_every_level = runs_of_all(relabelled.design, runs)
-    tuned = read_tuned(source, relabelled, runs_of_every_level[runs_of_every_level.benchmark == TUNED_BY])
+    tuned = read_tuned(source, relabelled, runs[runs.benchmark == TUNED_BY])
     tables = arm_tables(relabelled, scores, tuned)
     primary = find_primary(
         request.primary or relabelled.design.report.primary, tuple(tables), is_strict=bool(request.primary)
@@ -280,7 +277,7 @@ def _analysis(
             *failure_notes(failures, question.inference.level),
             *scores.notes,
             *by_name_note(scores.metrics.values(), [scores.metrics[name] for name in primary]),
-            *notes_on_scores(runs, runs_of_every_level, levels[0]),
+            *notes_on_scores(runs, levels[0]),
             *(tuned.notes if tuned else ()),
         ),
     )
@@ -315,8 +312,7 @@ def _missing(source: Source, findings: Findings, runs: pd.DataFrame) -> pd.DataF
     )
     missing = []
     for benchmark, family, variant in arms:
-        planned = design.seeds_of(family, variant)
-        seeds = [seed for seed in planned if (benchmark, family, variant, seed) not in scored]
+        seeds = [seed for seed in design.seeds if (benchmark, family, variant, seed) not in scored]
         if seeds and (design.written or (benchmark, variant) in ever_scored):
             missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])

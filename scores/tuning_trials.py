@@ -105,22 +105,6 @@ class Choice(_OfVariant):
     """Mean held-out loss of its tuning runs; none where runs diverged at every point."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Further(_OfVariant):
-    """Runs about a choice at seeds of their own: they choose nothing, and say what the choice may miss."""
-
-    field: str
-    """Along which; other fields have their chosen values."""
-    values: tuple[Value, ...]
-    seeds: tuple[int, ...]
-    losses: tuple[tuple[float | None, ...], ...] = ()
-    """(values, seeds) as those of ``Tried``; empty until all runs have ended."""
-
-    def trials(self, choice: Choice) -> list[Trial]:
-        """What is to be trained at every one of its seeds, by value."""
-        return [self.trial(self.variant, {**choice.point, self.field: value}) for value in self.values]
-
-
 Losses = Callable[[Trial, Sequence[int]], tuple[float | None, ...] | None]
 """Losses of runs by seed; None where not all of them have ended."""
 
@@ -211,8 +195,6 @@ class Tuning:
     rounds: tuple[Round, ...] = ()
     chosen: tuple[Choice, ...] = ()
     """Of groups that are through."""
-    further: tuple[Further, ...] = ()
-    """Runs that were added when all was chosen."""
 
     @property
     def is_over(self) -> bool:
@@ -220,18 +202,12 @@ class Tuning:
         return len(self.chosen) == len(self.plan.settings) * len(self.plan.variants)
 
     @property
-    def awaits_further(self) -> bool:
-        """Whether runs that were added to a tuning have not all ended."""
-        return any(not each.losses for each in self.further)
-
-    @property
     def progress(self) -> str:
         """Say how many rounds have ended, and how much of the choice is made."""
         num_choices = len(self.plan.settings) * len(self.plan.variants)
         rounds = f"{len(self.rounds)} round{'s' * (len(self.rounds) != 1)}"
         choices = "all chosen" if self.is_over else f"{len(self.chosen)} of {num_choices} chosen"
-        further = ", further runs about what was chosen" if self.awaits_further else ""
-        return f"tuning: {rounds}, {choices}{further}"
+        return f"tuning: {rounds}, {choices}"
 
     def choice(self, family: str, places: Places, variant: str) -> Choice | None:
         """What was chosen for a variant in a setting; None before."""
@@ -255,19 +231,6 @@ class Tuning:
     def at_edge(self, choice: Choice) -> tuple[str, ...]:
         """Fields at whose edge a choice lies."""
         return edges(choice.point, [(one.point, one.mean) for one in self.tried_of(choice)])
-
-    def further_of(self, choice: Choice) -> list[Further]:
-        """What was added about a choice, in order."""
-        return [each for each in self.further if each.arm == choice.arm]
-
-    def further_trials(self) -> list[tuple[Trial, Sequence[int]]]:
-        """Return what was added, with its seeds."""
-        return [
-            (trial, each.seeds)
-            for choice in self.chosen
-            for each in self.further_of(choice)
-            for trial in each.trials(choice)
-        ]
 
     def trials(self) -> list[Trial]:
         """All that was tried, and what the groups that are not through have to try now."""
@@ -319,7 +282,7 @@ class Tuning:
             # Several rounds may have ended since somebody looked, as after a job that was restarted.
             while (ended := now._ended(group, losses, today)) is not None:
                 now = now._with(group, ended, choose)
-        return replace(now, further=tuple(now._further_ended(each, losses) for each in now.further))
+        return now
 
     def _ended(self, group: Group, losses: Losses, today: str) -> Round | None:
         """The present round of a group, if all its runs have ended."""
@@ -337,15 +300,6 @@ class Tuning:
             return now
         choices = _choices(now._rounds_of(group), choose if self.plan.by_curve else None)
         return replace(now, chosen=(*self.chosen, *choices))
-
-    def _further_ended(self, further: Further, losses: Losses) -> Further:
-        """Return runs that were added with their losses, if all of them have ended."""
-        choice = self.choice(*further.arm)
-        if choice is None or further.losses:
-            return further
-        by_value = [losses(trial, further.seeds) for trial in further.trials(choice)]
-        ended = tuple(values for values in by_value if values is not None)
-        return replace(further, losses=ended) if len(ended) == len(by_value) else further
 
 
 def _choices(rounds: Sequence[Round], choose: ChoosePlaces | None) -> Iterator[Choice]:

@@ -35,7 +35,7 @@ class SubmitArgs(Section):
     )
 
     hints: ClassVar = {
-        **dict.fromkeys(("partition", "account", "qos", "time", "gpus", "nodes", "mem"), _IN_PRESET),
+        **dict.fromkeys(("partition", "account", "qos", "time", "gpus", "mem"), _IN_PRESET),
         **dict.fromkeys(("resume", "restart"), "the same command again goes on"),
         **dict.fromkeys(("family", "families", "baseline"), "it stands in the study's file"),
         "ffn": "write --variants, or --add for a further one",
@@ -82,11 +82,6 @@ class SubmitArgs(Section):
     """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
     mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
     May be given several times."""
-    decide: Annotated[int, Field(ge=0)] = 0
-    """Of a tuned study that is done: add so many of the tunings that its report names as those that would
-    decide most, each of two further seeds about a variant's choice of three values or more, and write the
-    report with them; they choose nothing. Until they have ended the same command goes on with them; then it
-    adds the next."""
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
     dry_run: bool = False
@@ -95,8 +90,8 @@ class SubmitArgs(Section):
     list_cells: bool = False
     """With --dry-run: list every cell, also where they are many."""
     report: bool = True
-    """Write the report after the last cell, from which a study with looks goes on. Without it no job follows
-    on SLURM, and a tuning waits after each of its rounds until the command is given again."""
+    """Write the report after the last cell. Without it no job follows on SLURM, and a tuning waits after
+    each of its rounds until the command is given again."""
 
     @model_validator(mode="before")
     @classmethod

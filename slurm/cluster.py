@@ -36,9 +36,6 @@ class ClusterPreset(Section):
     time: str = "4:00:00"
     """Time limit of a job, as sbatch takes it: minutes, [days-]hours:minutes:seconds. A job that reaches it
     saves, is queued again and continues."""
-    nodes: Annotated[int, Field(ge=1)] = 1
-    tasks_per_node: Annotated[int, Field(ge=1)] = 1
-    """Processes of one cell on each node, one a GPU; with more than one in all, a cell trains distributed."""
     gpus_per_node: Annotated[int, Field(ge=0)] = 1
     cpus_per_task: Annotated[int, Field(ge=1)] = 8
     mem_gb: Annotated[float, Field(gt=0)] | None = None
@@ -93,11 +90,6 @@ class ClusterPreset(Section):
         options |= {name.replace("_", "-"): value for name, value in self.additional_parameters.items()}
         return {name: value for name, value in options.items() if value is not None and value is not False}
 
-    @property
-    def num_processes(self) -> int:
-        """Processes of one cell."""
-        return self.nodes * self.tasks_per_node
-
 
 def load_preset(path: Path | None) -> ClusterPreset:
     """Read a site's preset; None gives the defaults: one GPU, eight cores, four hours.
@@ -117,11 +109,6 @@ def preset_of(options: SubmitArgs) -> ClusterPreset:
         UsageError: Naming what to change.
     """
     preset, at_once, in_all = load_preset(options.preset), options.cells_at_once, options.cells_per_process
-    if preset.num_processes > 1 and max(in_all, at_once) > 1:
-        raise UsageError(
-            f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
-            "cell; leave --cells-per-job and --cells-at-once out"
-        )
     if not all(map(shutil.which, ("sbatch", "srun", "scontrol"))):
         raise UsageError(
             "no SLURM here: no sbatch and srun on the PATH; log in to the cluster, or use --cluster local"

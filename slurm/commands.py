@@ -19,7 +19,7 @@ from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.sections import Section
 from base.system import is_locked
-from scores.stages import TUNE, read_decisions
+from scores.stages import TUNE
 from scores.tuning_trials import read_tuning
 from slurm import cell_state
 from slurm.arguments import SubmitArgs, runs_dir_override
@@ -62,7 +62,6 @@ class StatusArgs(CancelArgs):
 
         ffn-ablations study status quickstart            # what is in runs/quickstart
         ffn-ablations study status quickstart --watch
-        ffn-ablations study status quickstart --watch --html    # also as a page, status/status.html
 
     Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
     """
@@ -73,9 +72,6 @@ class StatusArgs(CancelArgs):
     """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""
     every: Annotated[float, Field(ge=0.1, le=86_400)] = 10.0
     """With --watch: seconds in between."""
-    html: bool = False
-    """Write the page status/status.html into the study's folder too: the same, and the losses so far. With
-    --watch it is written again each time."""
 
 
 def study_status(args: Sequence[str] | None = None) -> None:
@@ -83,16 +79,10 @@ def study_status(args: Sequence[str] | None = None) -> None:
     options = parse_flags(StatusArgs, args, prog="ffn-ablations study status")
     folder = _folder(options.study, options.runs_dir)
     while True:
-        # Again each time: a round of tuning or a look adds some.
+        # Again each time: a round of tuning adds some.
         states = cell_state.survey(folder, cell_state.read_listing(folder).run_ids)
         text = render(folder, states)
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
-        if options.html:
-            from slurm.status_page import write_page  # matplotlib is slow to load
-
-            rows, notes = status_of(folder, states)
-            page = write_page(folder, rows, notes)
-            print(f"page: {page}", flush=True)
         is_at_work = any(state.name in ("queued", "running") for state in states.values())
         if not options.watch or not (is_at_work or cell_state.is_followed(folder)):
             return
@@ -129,7 +119,7 @@ def status_of(
 
     Returns:
         Of every cell its run's id, its levels, the name of its state, and details; and lines on how far
-        tuning and looks are, how long the rest takes, what is amiss, and how many cells are in which state.
+        the tuning is, how long the rest takes, what is amiss, and how many cells are in which state.
     """
     listing = cell_state.peek_listing(folder)
     tuned = listing.stages.get(TUNE, ())
@@ -187,15 +177,14 @@ def details(state: cell_state.CellState, folder: Path) -> str:
 
 
 def _progress(folder: Path) -> Iterator[str]:
-    """Say what the tuning has chosen and what looks have decided, or that their files are damaged."""
-    for reader in (read_tuning, read_decisions):
-        try:
-            record = reader(folder)
-        except UsageError as error:
-            yield f"note: {error}"
-        else:
-            if record:
-                yield record.progress
+    """Say what the tuning has chosen, or that its file is damaged."""
+    try:
+        tuning = read_tuning(folder)
+    except UsageError as error:
+        yield f"note: {error}"
+    else:
+        if tuning:
+            yield tuning.progress
 
 
 def _job(state: cell_state.CellState) -> str:

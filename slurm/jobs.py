@@ -77,9 +77,7 @@ class SlurmSubmitter:
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [jobs[-1].job_id.split("_")[0]] if jobs and self._max_running else []
             with _asking_slurm():
-                handed = self._cells_executor(len(chunk), after).map_array(
-                    CellJob(self.preset.num_processes > 1), chunk
-                )
+                handed = self._cells_executor(len(chunk), after).map_array(CellJob(), chunk)
             for job, batch in zip(handed, chunk, strict=True):
                 for cell in batch:
                     queued_state(cell.study_dir, cell.run_id, job.job_id)
@@ -154,15 +152,13 @@ class SlurmSubmitter:
             partition=preset.partition,
             job_name=cells_name(self.study.folder),
             time=minutes_of(preset.time),
-            nodes=preset.nodes,
-            ntasks_per_node=preset.tasks_per_node * at_once,
+            nodes=1,
+            ntasks_per_node=at_once,
             cpus_per_task=max(1, preset.cpus_per_task // at_once),
             gpus_per_node=preset.gpus_per_node or None,
             mem=f"{round(preset.mem_gb * 1024)}M" if preset.mem_gb else None,
             array_parallelism=self._max_running or num_jobs,
             dependency=f"afterany:{':'.join(after)}" if after else None,
-            # One that died must not keep the others of its job waiting.
-            srun_args=["--kill-on-bad-exit=1"] if preset.num_processes > 1 else None,
         )
 
     def _executor(self, **parameters: Any) -> submitit.SlurmExecutor:
@@ -235,7 +231,7 @@ class ReportJob:
         self.submitter.submit_report(self.round + 1)  # also behind cells that another command handed in
 
     def _go_on(self, study: Study) -> None:
-        """Submit what the next stage needs: a round of tuning, runs at what was chosen, or a look."""
+        """Submit what the next stage needs: a round of tuning, or runs at what was chosen."""
         study.write()
         before = self.submitter
         submitter = SlurmSubmitter(study, before.preset, before.options, before.snapshot)

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from datetime import date
 
-from base.config_input import SEED_END
 from base.errors import UsageError
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import read_completion
-from report.analysis import Analysis
-from report.compute import analyse
-from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY
-from report.inputs.sources import read_source
 from report.page import summary
-from report.parts.tuning import Narrowing, most_decisive
-from report.significance.axes import Combination
-from report.significance.comparison import SHOWN, Comparison
 from report.statistics.tuning_curves import chosen_places
 from report.write import write_report
-from scores.stages import TUNE, Decision, Decisions, Look, read_decisions, write_decisions
-from scores.tuning_trials import Further, Losses, Trial, Tuning, read_tuning, write_tuning
+from scores.stages import TUNE
+from scores.tuning_trials import Losses, Trial, Tuning, read_tuning, write_tuning
 from slurm.study.cells import RunCell, trained_cells
 from slurm.study.ffn_levels import write_value
 from slurm.study.study import Study
@@ -34,18 +24,13 @@ _WORDS = {"fields": "what is tuned", "settings": "its families or axes", "cells"
 
 
 def check_unchanged(study: Study) -> None:
-    """Refuse to go on with a study that was changed after its first round of tuning or its first look.
+    """Refuse to go on with a study that was changed after its first round of tuning.
 
     Raises:
         UsageError: Naming the first thing that differs.
     """
-    folder, changed, since = StudyFolder(study.folder), "", "round of tuning"
-    file = folder.tuning_file
-    if tuning := read_tuning(study.folder):
-        changed = _changed_tuning(study, tuning)
-    if not changed and (decisions := read_decisions(study.folder)):
-        plan, since, file = study.plan, "look", folder.decisions_file
-        changed = next((name for name, value in decisions.plan.items() if plan.get(name) != value), "")
+    tuning = read_tuning(study.folder)
+    changed = _changed_tuning(study, tuning) if tuning else ""
     if changed == "cells" and (flags := _flags_of_texts(study)):
         raise UsageError(
             f"study {study.config.name}: its runs were trained on files, and these cells name others; add "
@@ -53,8 +38,9 @@ def check_unchanged(study: Study) -> None:
         )
     if changed:
         raise UsageError(
-            f"study {study.config.name}: {_WORDS.get(changed, changed)} changed after its first {since}; "
-            f"change it back, give the study another name, or remove {file}, which forgets it"
+            f"study {study.config.name}: {_WORDS.get(changed, changed)} changed after its first round "
+            "of tuning; change it back, give the study another name, or remove "
+            f"{StudyFolder(study.folder).tuning_file}, which forgets it"
         )
 
 
@@ -75,9 +61,6 @@ def _changed_tuning(study: Study, tuning: Tuning) -> str:
         return "tune"
     if gone := [name for name in tuning.plan.variants if name not in study.tuning_plan.variants]:
         return f"variants ({', '.join(gone)} took part in it; put it back, or --add it again)"
-    decide_seeds = {seed for each in tuning.further for seed in each.seeds}
-    if both := sorted(decide_seeds & set(study.config.all_seeds)):
-        return f"seeds ({', '.join(map(str, both))} are of tuning runs that --decide added)"
     field = tuning.plan.what_differs(study.tuning_plan) or ""
     return f"tune.{field}" if field in ("seeds", "select", "widen", "shared") else field
 
@@ -104,7 +87,7 @@ def choose(study: Study) -> None:
     """Record the rounds that have ended since the last call, and say what they chose or wait for."""
     study = study.now()
     tuning = study.tuning
-    if tuning is None or (tuning.is_over and not tuning.awaits_further):
+    if tuning is None or tuning.is_over:
         return
     pending = [(cell, state) for cell, state in unfinished(study) if cell.stage == TUNE]
     ended = {cell.run_id for cell in study.cells if cell.stage == TUNE} - {cell.run_id for cell, _ in pending}
@@ -164,64 +147,8 @@ def _chosen_lines(before: Tuning, now: Tuning) -> list[str]:
     return lines
 
 
-def take_look(study: Study, analysis: Analysis) -> None:
-    """Record what a report decides, if it is that of a look, and say who goes on.
-
-    Args:
-        study: A study whose cells have all ended.
-        analysis: What its report says.
-    """
-    decisions = study.decisions
-    if decisions is None or decisions.is_over or study.now().decisions != decisions:
-        return  # nothing to decide, or this very look was recorded before the command was stopped
-    claims = [comparison for comparison in analysis.comparisons if comparison.is_primary]
-    if not claims:
-        print("no look is made, as no primary outcome has scores: nothing is decided, and no seeds are added")
-        return
-    look = _look(study, decisions, claims)
-    now = replace(decisions, looks=(*decisions.looks, look))
-    write_decisions(study.folder, now)
-    if look.go_on:
-        next_look = decisions.planned[len(decisions.looks) + 1]
-        print(f"{now.progress}; {', '.join(look.go_on)} go on to {next_look} seeds")
-    else:
-        print(f"{now.progress}; no seeds are added: {now.runs_used} were used")
-
-
-def _look(study: Study, decisions: Decisions, comparisons: Sequence[Comparison]) -> Look:
-    """Decide the comparisons that the study's answer rests on; what was decided before stays so."""
-    # Planned looks at 3, 6 and 12 seeds, and kan against gelu decided at 3: at 6 that claim keeps its verdict
-    # of then, and only the variants of undecided comparisons go on to 12.
-    before, seeds = decisions.decided(), decisions.planned[len(decisions.looks)]
-    claims, undecided = [], []
-    for comparison in comparisons:
-        name = (str(comparison.contrast), str(comparison.benchmark))
-        _, verdict = before.get(name, (0, comparison.verdict))
-        is_decided = name in before or verdict in SHOWN
-        claims.append(Decision(comparison=name[0], outcome=name[1], verdict=verdict, is_decided=is_decided))
-        undecided += [] if is_decided else [comparison]
-    go_on = () if seeds == decisions.planned[-1] else tuple(_variants(study, undecided))
-    return Look(seeds=seeds, made=date.today().isoformat(), claims=tuple(claims), go_on=go_on)
-
-
-def _variants(study: Study, undecided: Iterable[Comparison]) -> list[str]:
-    """Name the variants whose runs some comparisons are made of, in the order of the study.
-
-    Where heads or the levels of an axis are compared these are all: each is averaged over the variants.
-    """
-    variants = study.config.models
-    levels = {level for comparison in undecided for level in comparison.contrast.weights()}
-    if levels and study.config.report.factor not in ("ffn", "both"):
-        return list(variants)
-    names = {level.variant if isinstance(level, Combination) else level for level in levels}
-    return [name for name in variants if name in names]
-
-
 def write_study_report(study: Study) -> None:
-    """Name the cells that are not done, and write the report of those that are.
-
-    Where all cells have ended, well or not, and seeds are added to what is undecided, it is that of a look.
-    """
+    """Name the cells that are not done, and write the report of those that are."""
     pending = unfinished(study)
     for line in describe_unfinished(pending):
         print(line)
@@ -229,72 +156,7 @@ def write_study_report(study: Study) -> None:
     try:
         folder = StudyFolder(study.folder)
         analysis = write_report(study.folder, folder.report_dir)
-        if all(state.name == "failed" for _, state in pending):
-            take_look(study, analysis)
         print(f"\n{summary(analysis)}\n\n{folder.report_file}", flush=True)
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.
         print(f"no report yet: {error}", flush=True)
-
-
-def with_further(study: Study, number: int) -> Study:
-    """Return a study with further tuning runs, and say which; where some have not ended, as it is.
-
-    Args:
-        study: A study that was tuned, whose cells are done.
-        number: How many tunings are added, each of one variant; of none nothing happens.
-
-    Raises:
-        UsageError: If the study tunes nothing, adds seeds by looks, or is not done.
-    """
-    tuning = study.tuning
-    if not number:
-        return study
-    if tuning is None or study.config.looks:
-        raise UsageError(
-            f"--decide adds tuning runs, and {study.config.name} tunes nothing, or decides by looks, which "
-            "rest on the tuning as it was; leave it out"
-        )
-    if tuning.awaits_further:
-        print("tuning runs that were added before have not ended; this command goes on with them")
-        return study
-    if pending := [cell for cell, state in unfinished(study) if state.name != "failed"]:
-        raise UsageError(
-            f"--decide: {len(pending)} of {len(study.cells)} cells of {study.config.name} are not done, so "
-            "nobody knows what is undecided; give the command without --decide first"
-        )
-    analysis = analyse(read_source(study.folder))
-    undecided = [c for c in analysis.comparisons if c.benchmark == TUNED_BY]
-    added = most_decisive(analysis.tuned, undecided)[:number] if analysis.tuned else []
-    if not added:
-        print("no tuning run is added: none would narrow what is undecided on the held-out loss")
-    for each in added:
-        print(
-            f"to be tuned further: {each.tuned}, {each.lines[0].field} "
-            f"{', '.join(map(write_value, each.values))}, {each.num_runs} runs; if means stay as they are, "
-            f"the interval of {each.compared} narrows to {each.share:.0%}"
-        )
-    further = [one for each in added for one in _further(each, tuning, study.config.all_seeds)]
-    return replace(study, tuning=replace(tuning, further=(*tuning.further, *further)))
-
-
-def _further(added: Narrowing, tuning: Tuning, main_seeds: Sequence[int]) -> list[Further]:
-    """Return the added tuning runs of each setting, at the next seeds that no run of the study has."""
-    runs = []
-    for line in added.lines:
-        choice = line.choice
-        of_tuning = {*tuning.plan.seeds, *(seed for each in tuning.further_of(choice) for seed in each.seeds)}
-        first = max(of_tuning - set(main_seeds)) + 1
-        numbers = itertools.chain(range(first, SEED_END), range(first))
-        free = (seed for seed in numbers if seed not in {*main_seeds, *of_tuning})
-        runs.append(
-            Further(
-                family=choice.family,
-                places=choice.places,
-                variant=choice.variant,
-                field=line.field,
-                values=line.of_curve,
-                seeds=tuple(itertools.islice(free, MORE_SEEDS)),
-            )
-        )
-    return runs

@@ -12,11 +12,10 @@ from base.run.folder_names import RunFolder, StudyFolder
 from eval.identity import admit_run
 from ffn_variants.devices import check_device
 from pretrain.data.prepare import prepare_data
-from scores.tuning_trials import write_tuning
 from slurm.arguments import SubmitArgs
 from slurm.cell_state import count_states
 from slurm.local import LocalRunner, StudyProgress, batches, describe_gpus
-from slurm.next_stage import check_unchanged, end_stage, with_further
+from slurm.next_stage import check_unchanged, end_stage
 from slurm.snapshot import take_snapshot
 from slurm.study.cells import Cell, backbone_cells, contents, own_variants, trained_cells
 from slurm.study.study import Study
@@ -36,7 +35,7 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         UsageError: For missing data, or a study that another command submits.
     """
     check_unchanged(study)
-    check_usable_study(study, options)
+    check_usable_study(study)
     if options.cluster == "local" and not all(RunFolder(cell.run_dir).is_scored for cell in study.cells):
         describe_gpus(options.workers)
         check_device(study.config.evaluation.device)  # told here, and not by every cell
@@ -44,8 +43,7 @@ def run_study(study: Study, options: SubmitArgs) -> int:
         folder = StudyFolder(study.folder)
         for place in (folder.path, folder.cells_dir, folder.code_dir):  # cells that run may be writing there
             remove_leftovers(place, ABANDONED_S)
-        current = study.now()
-        study = with_further(current, options.decide)
+        study = study.now()
         todo = find_todo(study, options.retry_failed)
         counts = count_states(todo.states.values())
         print(f"study {study.config.name}: {len(study.cells)} cells in {study.folder}: {counts}")
@@ -55,8 +53,6 @@ def run_study(study: Study, options: SubmitArgs) -> int:
             check_same_texts(study, todo)
             check_archived(todo.cells)
             _prepare(study, todo.cells)
-        if study.tuning and study.tuning != current.tuning:
-            write_tuning(study.folder, study.tuning)
         study.write()
         if options.cluster == "slurm":
             return _submit(study, todo, options)

@@ -70,13 +70,12 @@ def dry_run(study: Study, options: SubmitArgs) -> int:
     Raises:
         UsageError: As running it does.
     """
-    if study.folder.exists() or options.decide:
-        from slurm.next_stage import check_unchanged, with_further  # all that a report needs
+    if study.folder.exists():
+        from slurm.next_stage import check_unchanged  # all that a report needs
 
         check_unchanged(study)
-        study = with_further(study, options.decide)
     with suppress(AbsentError):  # which a plan names
-        check_usable_study(study, options)
+        check_usable_study(study)
     todo = find_todo(study, options.retry_failed)
     check_archived(todo.cells)
     submitter = find_submitter(study, options) if options.cluster == "slurm" else None
@@ -89,15 +88,14 @@ def dry_run(study: Study, options: SubmitArgs) -> int:
     return 0
 
 
-def check_usable_study(study: Study, options: SubmitArgs) -> None:
+def check_usable_study(study: Study) -> None:
     """Refuse what could not be trained or scored, before anything is read, prepared or written for it.
 
     Raises:
         UsageError: Naming it, and what to do.
     """
     untrained = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).has_marker]
-    processes = preset_of(options).num_processes if options.cluster == "slurm" else 1
-    check_all_usable((cell.config for cell in untrained), processes)
+    check_all_usable(cell.config for cell in untrained)
     check_folder(study.folder.parent)
     for cell in backbone_cells(study.cells):
         if not RunFolder(cell.run_dir).is_scored:
@@ -142,7 +140,7 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None, lis
         print(f"  {one.name:<9} {variant_place(one.name)}")
     for axis, points in config.points.items():
         print(f"  {axis:<9} {', '.join(point.level for point in points)}")
-    print(f"  seeds     {_seeds(study)}")
+    print(f"  seeds     {', '.join(map(str, config.seeds))}")
     if config.tune:
         print(f"  tuning    {describe_tuning(config.tune)}")
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation)) or 'held-out loss alone'}")
@@ -172,16 +170,6 @@ def _doubts(config: ResolvedConfig) -> list[str]:
     files = chain(*corpus.files(config.data).values())
     is_small = sum(path.stat().st_size for path in files) <= READ_AT_ONCE
     return find(config)[1] if is_small else [*doubts_of_names(config.data)]
-
-
-def _seeds(study: Study) -> str:
-    """Name the seeds that are to be run, and when there may be more."""
-    due = [cell for cell in study.cells if cell.stage != TUNE] or study.after_tuning
-    seeds = ", ".join(map(str, dict.fromkeys(cell.seed for cell in due)))
-    if study.decisions is None:
-        return seeds
-    looks = ", ".join(map(str, study.decisions.planned))
-    return f"{seeds}; more for what is undecided at looks of {looks} seeds ({study.decisions.progress})"
 
 
 def _absent_data(study: Study) -> list[str]:

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import submitit
-import torch
-from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
+from submitit.helpers import DelayedSubmission
 
 from base.errors import DeviceError, OccupiedError, UsageError, WorldError, as_usage_error, run_cli
 from base.run.folder_names import RunFolder
@@ -35,17 +34,15 @@ OCCUPIED_WAIT_S = 600.0
 
 @dataclass(frozen=True)
 class Worker:
-    """Who works on a cell: a process of its own, or one of several that train together.
+    """Who works on a cell.
 
     Args:
         log: Where this process writes its output; kept in the state for whoever looks for a traceback.
         job: SLURM's id of the job; empty elsewhere.
-        rank: This process among those that share the cell; only the first writes states and evaluates.
     """
 
     log: str = ""
     job: str = ""
-    rank: int = 0
 
 
 def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
@@ -95,16 +92,6 @@ def _run_held(cell: Cell, worker: Worker) -> None:
     write_state(cell.study_dir, cell.run_id, state)
 
 
-def run_shared_cell(cell: Cell, worker: Worker) -> None:
-    """Run a cell that several processes train together; any error ends the job of all of them."""
-    if worker.rank == 0:
-        run_cells([cell], worker)
-        if read_state(cell.study_dir, cell.run_id).name != "done":
-            raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
-    elif isinstance(cell, RunCell):
-        _train(cell)
-
-
 def run_cell(cell: Cell, state: CellState) -> CellState:
     """Pretrain and evaluate one cell, or evaluate a backbone; work that is already done is not repeated.
 
@@ -137,42 +124,18 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:500]
 
 
-@dataclass
 class CellJob:
-    """Runs cells; a cluster calls it in every task of a job.
-
-    Args:
-        is_shared: Whether all tasks train one cell together; otherwise each has its part of the cells.
-    """
-
-    is_shared: bool = False
+    """Runs cells; a cluster calls it in every task of a job, each of which has its part of them."""
 
     def __call__(self, cells: Sequence[Cell]) -> None:
         environment = submitit.JobEnvironment()
-        rank = environment.global_rank
         tell_of_edited_code()
-        worker = Worker(log=str(environment.paths.stderr), job=environment.job_id, rank=rank)
-        if self.is_shared:
-            _join_processes()
-            run_shared_cell(cells[0], worker)
-        else:
-            run_cells(cells[rank :: environment.num_tasks], worker)
+        worker = Worker(log=str(environment.paths.stderr), job=environment.job_id)
+        run_cells(cells[environment.global_rank :: environment.num_tasks], worker)
 
     def checkpoint(self, cells: Sequence[Cell]) -> DelayedSubmission:
         """What to queue again when time runs out: the same, as every cell continues where it was."""
         return DelayedSubmission(self, cells)
-
-
-def _join_processes() -> None:
-    """Tell Accelerate of the job's other processes."""
-    # Where node names do not resolve, the preset's setup exports an address.
-    address = os.environ.get("MASTER_ADDR")
-    # CUDA_VISIBLE_DEVICES stays, as Accelerate chooses by LOCAL_RANK.
-    TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
-    if address:
-        os.environ["MASTER_ADDR"] = address
-    if not torch.cuda.is_available():
-        os.environ["ACCELERATE_USE_CPU"] = "true"
 
 
 def main(log: str) -> None:

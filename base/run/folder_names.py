@@ -159,12 +159,8 @@ class StudyFolder:
 
     study_file = Inside("study.yaml")
     """What ``study run`` was asked to run."""
-    decisions_file = Inside("decisions.json")
-    """What its looks decided, where seeds are added until all is decided (see ``scores.stages``)."""
     tuning_file = Inside("tuning.json")
     """What its tuning tried and chose, where each variant is tuned (see ``scores.tuning_trials``)."""
-    status_page = Inside("status/status.html")
-    """Where its cells stand, for a browser (see ``slurm.status_page``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")
@@ -189,7 +185,7 @@ class StudyFolder:
 
     def lasting_files(self) -> list[Path]:
         """What the report of a study reads beside its runs."""
-        files = (self.study_file, self.tuning_file, self.decisions_file)
+        files = (self.study_file, self.tuning_file)
         return [path for path in files if path.is_file()]
 
     def cell_file(self, run_id: str) -> Path:

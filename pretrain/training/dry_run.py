@@ -70,7 +70,7 @@ def check_warmup(optim: OptimConfig, max_steps: int) -> None:
         )
 
 
-def check_all_usable(configs: Iterable[ResolvedConfig], num_processes: int = 1) -> None:
+def check_all_usable(configs: Iterable[ResolvedConfig]) -> None:
     """Refuse runs of which one cannot be; those that differ in the seed alone are looked at once.
 
     Raises:
@@ -78,7 +78,7 @@ def check_all_usable(configs: Iterable[ResolvedConfig], num_processes: int = 1) 
     """
     but_for_seeds = {config.model_copy(update={"seed": 0}).model_dump_json(): config for config in configs}
     for config in but_for_seeds.values():
-        check_usable(config, num_processes)
+        check_usable(config)
 
 
 def _check_memory(config: ResolvedConfig) -> None:

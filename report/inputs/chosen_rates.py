@@ -29,8 +29,6 @@ from scores.tuning_trials import Choice, Tuning, read_tuning
 
 TUNED_BY = Benchmark(HELD_OUT)
 """What a study's tuning selects by."""
-MORE_SEEDS = 2
-"""Further tuning seeds of which the report says what they would be worth."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +42,7 @@ class Line:
     values: tuple[Value, ...]
     """Those at which no run diverged, in the order of the grid."""
     losses: np.ndarray
-    """(R, T) held-out losses by value and tuning seed, nan where a further seed was not run."""
+    """(R, T) held-out losses by value and tuning seed."""
     chosen: int
     """Place of the chosen value."""
     is_at_edge: bool
@@ -54,10 +52,6 @@ class Line:
     """The curve about the chosen value; None of fewer than three numbers."""
     selection: Selection | None
     """What the choice adds to the variance of the arm's mean."""
-    selection_with_more: Selection | None
-    """The same after ``MORE_SEEDS`` further tuning seeds with the same means; None without a curve."""
-    of_curve: tuple[Value, ...]
-    """Values that the curve goes through."""
 
     @property
     def may_lie_beyond(self) -> bool:
@@ -71,7 +65,7 @@ class Line:
     @property
     def means(self) -> np.ndarray:
         """(R,) over all tuning seeds of each value."""
-        return np.nanmean(self.losses, axis=-1)
+        return np.mean(self.losses, axis=-1)
 
     @property
     def rates(self) -> np.ndarray | None:
@@ -104,21 +98,15 @@ class Tuned:
     @cached_property
     def choices(self) -> dict[Key, Selection]:
         """What tuning adds to the variance of each arm's mean; what fields miss adds up."""
-        return self.choices_after()
-
-    def choices_after(self, variant: Level = "", name: str = "") -> dict[Key, Selection]:
-        """Return the same as if a variant had ``MORE_SEEDS`` further tuning seeds along a field."""
         by_arm: dict[Key, list[Selection]] = {}
         for line in self.lines:
-            is_tuned_further = (line.variant, line.field) == (variant, name)
-            selection = (is_tuned_further and line.selection_with_more) or line.selection
-            if selection is not None:
-                by_arm.setdefault((line.family, line.variant), []).append(selection)
+            if line.selection is not None:
+                by_arm.setdefault((line.family, line.variant), []).append(line.selection)
         return {key: statistics.combined(fields, [1.0] * len(fields)) for key, fields in by_arm.items()}
 
     @cached_property
     def num_runs(self) -> dict[Key, int]:
-        """Tuning runs of each variant in each setting, without those that were added later."""
+        """Tuning runs of each variant in each setting."""
         return {
             key: sum(len(one.losses) for one in self.plan.tried_of(choice))
             for key, choice in self.chosen.items()
@@ -194,26 +182,13 @@ def _report_keys(source: Source, seen: Source) -> dict[tuple[str, frozenset[tupl
 
 
 def _along(tuning: Tuning, choice: Choice, name: str) -> dict[Value, list[float]]:
-    """Losses by the values of a field, at the chosen ones of the others; without those where a run diverged.
-
-    Behind the planned seeds stand the further ones, nan where a value was not run. A further seed at which a
-    run diverged is left out: without one of its values the curve would go through fewer.
-    """
+    """Losses by the values of a field, at the chosen ones of the others; not those where a run diverged."""
     losses = {
         one.point[name]: [float(loss) for loss in one.losses if loss is not None]
         for one in tuning.tried_of(choice)
         if {**one.point, name: None} == {**choice.point, name: None} and None not in one.losses
     }
-    if choice.point[name] not in losses:
-        return {}
-    for each in tuning.further_of(choice):
-        if each.field == name and each.losses:
-            table = np.array(each.losses, dtype=float)
-            further, has_ended = dict(zip(each.values, table, strict=True)), np.isfinite(table).all(0)
-            nothing = np.full(len(each.seeds), math.nan)
-            for value, of_value in losses.items():
-                of_value += further.get(value, nothing)[has_ended].tolist()
-    return losses
+    return losses if choice.point[name] in losses else {}
 
 
 def _noises(
@@ -221,20 +196,15 @@ def _noises(
 ) -> dict[Key, Noise | None]:
     """Return the spread over seeds at each variant's best point of one setting.
 
-    Main runs are those that all variants were meant to have: what was decided with them must not change with
-    the runs that others get later. At other points, the next higher rate above all, some seeds leave the
-    unigram plateau late, which says nothing of the best one. A mean tells nothing of the spread of normal
-    runs. But a choice by a curve leaves the lowest mean where runs spread far rather than where they hardly
-    do, so the variance of tuning runs at the choice is 1 to 10% too small, and 19% beside a cliff.
+    At other points, the next higher rate above all, some seeds leave the unigram plateau late, which says
+    nothing of the best one. A mean tells nothing of the spread of normal runs. But a choice by a curve leaves
+    the lowest mean where runs spread far rather than where they hardly do, so the variance of tuning runs at
+    the choice is 1 to 10% too small, and 19% beside a cliff.
     """
     noises = []
     for key, choice in choices.items():
-        planned = [x for one in tuning.tried_of(choice) if one.point == choice.point for x in one.losses]
-        further = [_along(tuning, choice, name).get(value, []) for name, value in choice.point.items()]
-        further = [x for losses in further for x in losses[len(tuning.plan.seeds) :]]
-        noises.append(
-            statistics.own_noise([[x for x in (*planned, *further) if x is not None], main.get(key, ())])
-        )
+        tried = [x for one in tuning.tried_of(choice) if one.point == choice.point for x in one.losses]
+        noises.append(statistics.own_noise([[x for x in tried if x is not None], main.get(key, ())]))
     if not any(noise.df for noise in noises):
         return dict.fromkeys(choices)
     variances, df = statistics.moderated_noise(*zip(*noises, strict=True))
@@ -250,14 +220,12 @@ def _lines(
     values = tuple(sorted(values)) if all(map(is_number, values)) else values
     chosen = [values.index(choices[key].point[name]) for key in by_variant]
     table = _table(values, list(by_variant.values()))
-    is_usable = np.all(np.isfinite(table[..., : len(tuning.plan.seeds)]), axis=-1)
+    is_usable = np.all(np.isfinite(table), axis=-1)
     of_variants = [noises[key] for key in by_variant]
-    now, later = (_curves(values, table, chosen, of_variants, more) for more in (0, MORE_SEEDS))
+    curves = _curves(values, table, chosen, of_variants)
     for i, (key, noise) in enumerate(zip(by_variant, of_variants, strict=True)):
         usable = np.flatnonzero(is_usable[i])
         losses, place = table[i, usable], usable.tolist().index(chosen[i])
-        losses = losses[:, np.isfinite(losses).any(0)]
-        curved = now[i].fit.any(axis=0) if i in now else []
         yield Line(
             family=key[0],
             variant=key[1],
@@ -268,15 +236,13 @@ def _lines(
             chosen=place,
             is_at_edge=name in tuning.at_edge(choices[key]),
             noise=noise,
-            fitted=now.get(i),
-            selection=_selection(now[i]) if i in now else _selection_of_few(noise, losses, place),
-            selection_with_more=_selection(later[i]) if i in later else None,
-            of_curve=tuple(values[x] for x in np.flatnonzero(curved)),
+            fitted=curves.get(i),
+            selection=_selection(curves[i]) if i in curves else _selection_of_few(noise, losses, place),
         )
 
 
 def _table(values: Sequence[Value], by_variant: Sequence[Mapping[Value, Sequence[float]]]) -> np.ndarray:
-    """(V, R, T) losses at planned seeds, then at further ones; nan where a run diverged or there is none."""
+    """(V, R, T) losses by variant, value and tuning seed; nan where a run diverged."""
     most = max((len(x) for losses in by_variant for x in losses.values()), default=0)
     table = np.full((len(by_variant), len(values), most), math.nan)
     for i, of_variant in enumerate(by_variant):
@@ -286,18 +252,14 @@ def _table(values: Sequence[Value], by_variant: Sequence[Mapping[Value, Sequence
 
 
 def _curves(
-    values: Sequence[Value],
-    table: np.ndarray,
-    chosen: Sequence[int],
-    noises: Sequence[Noise | None],
-    more: int,
+    values: Sequence[Value], table: np.ndarray, chosen: Sequence[int], noises: Sequence[Noise | None]
 ) -> dict[int, Curves]:
     """Lay a curve through the losses of each variant that has rates enough, by its place."""
     rates, variants = _logarithms(values), [noise for noise in noises if noise]
     if rates is None or len(rates) < statistics.FEWEST or len(variants) < len(noises):
         return {}
     variances, df = zip(*variants, strict=True)
-    fitted = statistics.fit_curves(rates, table, chosen, variances, df, more)
+    fitted = statistics.fit_curves(rates, table, chosen, variances, df)
     return {i: fitted.of(i) for i in range(len(chosen)) if np.isfinite(fitted.low[i])}
 
 
@@ -308,9 +270,8 @@ def _selection(curves: Curves) -> Selection:
 def _selection_of_few(noise: Noise | None, losses: np.ndarray, chosen: int) -> Selection | None:
     if noise is None:
         return None
-    error = math.sqrt(noise.variance / np.isfinite(losses[chosen]).sum())
-    means = np.nanmean(losses, axis=-1)
-    return Selection(statistics.squared_regret_of_few(means, error, noise.df, chosen), noise.df)
+    error = math.sqrt(noise.variance / losses.shape[-1])
+    return Selection(statistics.squared_regret_of_few(losses.mean(-1), error, noise.df, chosen), noise.df)
 
 
 def shared_table(source: Source, seen: Source, benchmark: Benchmark, metric: Metric) -> ArmTable | None:

@@ -11,7 +11,7 @@ from report.document.markdown import listed
 from report.inputs.run_facts import RunFacts
 from report.inputs.sources import Source
 from report.inputs.study_checks import FailedRun
-from report.inputs.study_design import Design, decided_remark
+from report.inputs.study_design import Design
 from report.significance.axes import Benchmark
 from report.significance.factor import OF_HEADS, Relabelling, is_paired, levels
 from scores.head_descriptions import DEFAULT_HEAD
@@ -94,8 +94,6 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
         )
     elif labels.factor not in OF_HEADS and labels.heads and (labels.head or _kept(labels) != (DEFAULT_HEAD,)):
         yield f"Scores of classification are those under the head `{_kept(labels)[0]}`."
-    if remark := decided_remark(source.design):
-        yield remark
     if labels.factor in ("head", *labels.axes) and labels.has_several_ffns:
         yield (
             "A family is here one FFN variant of one family, such as `kan` in GPT-Neo; their models count as "

@@ -205,11 +205,6 @@ def _read_study(folder: Path) -> Source:
             f"{study.study_file.name} is not there, so nothing that the study declares is used, as margins "
             "or its primary benchmark; run the study's command again, which writes it anew"
         )
-    if design.is_until_decided and not design.decisions and len(design.seeds) > (design.looks or (0,))[0]:
-        notes.append(
-            f"{study.decisions_file.name} is not there, so comparisons decided with fewer seeds are shown "
-            "with all their runs; restore it, or run the study's command again"
-        )
     return Source(
         path=folder,
         kind="study folder",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,13 +20,13 @@ from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import check
 from report.inputs.run_facts import RunFacts
 from report.inputs.study_checks import FailedRun
-from report.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings
+from report.significance.axes import Benchmark, Family, Level, Settings
 from report.significance.factor import FACTORS, Factor, check_factor
 from report.statistics.looks import Plan, read_plan
 from scores.metrics import Declared
 from scores.published import PublishedSource
 from scores.rows import LARGEST, of_each
-from scores.stages import MAIN, Decisions, Places, is_cut_off, read_decisions
+from scores.stages import MAIN, Places, is_cut_off
 
 VARIANT = "variant"
 """What the level of the FFN is called among those of the axes."""
@@ -179,18 +179,8 @@ class Design:
     heads: tuple[str, ...] = ()
     """Of classification, where a study names them."""
     run_ids: frozenset[str] | None = None
-    decisions: Decisions | None = None
-    """Of looks, where seeds are added only to what is undecided."""
-    is_until_decided: bool = False
-    """Whether seeds are added to what is undecided, of which ``decisions`` is the record."""
     placed: StudyAxes = field(default_factory=StudyAxes)
     """Where the runs of ``run_ids`` stand on the axes of the study, and which of them are compared."""
-
-    def seeds_of(self, family: Family, level: Level) -> tuple[int, ...]:
-        """Return the seeds that an arm was meant to have by now."""
-        several = (name.variant for name in (family, level) if isinstance(name, Setting | Combination))
-        variant = next(filter(None, several), str(level))
-        return self.seeds[: self.decisions.num_seeds(variant) if self.decisions else None]
 
     @property
     def compared(self) -> frozenset[str] | None:
@@ -214,7 +204,6 @@ class _StudyFile(StudyAxes):
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
     benchmarks: tuple[str, ...] = ()
     heads: Names | None = None
-    until: str | None = None
     cells: Names | None = None
     typed: str = ""
     report: StudyReport = StudyReport()
@@ -252,8 +241,6 @@ def read_design(path: Path) -> Design | None:
         report=file.report,
         changed=_changed(file.report_before or {"asked": file.report_written}, file.report),
         looks=read_plan(file.report.looks, f"{path}: report.looks"),
-        is_until_decided=file.until == "decided",
-        decisions=read_decisions(path.parent),
         heads=file.heads or (),
         run_ids=None if run_ids is None else frozenset(run_ids),
         placed=file,
@@ -266,42 +253,3 @@ def _settings(placed: StudyAxes) -> Iterator[Family]:
     for family in placed.families:
         for levels in product(*placed.axes.values()):
             yield settings.setting(family, tuple(zip(placed.axes, levels, strict=True)))
-
-
-def decided_seeds(design: Design, benchmark: Benchmark) -> dict[str, Sequence[int]]:
-    """Return by comparison, as written, the seeds that it was decided with on a benchmark."""
-    decided = design.decisions.decided() if design.decisions else {}
-    return {
-        comparison: design.seeds[:num_seeds]
-        for (comparison, metric), (num_seeds, _) in decided.items()
-        if metric == str(benchmark)
-    }
-
-
-def runs_of_all(design: Design, runs: pd.DataFrame) -> pd.DataFrame:
-    """Keep the runs of seeds that all variants were meant to have."""
-    first = design.decisions.planned[0] if design.decisions else None
-    return runs[runs.seed.isin(design.seeds[:first])] if first else runs
-
-
-def decided_remark(design: Design) -> str | None:
-    """Say which comparisons are shown as they were at a look before the last one, and what that saved.
-
-    None where seeds are no matter of looks, or nothing was decided before the latest one.
-    """
-    if design.decisions is None:
-        return None
-    used = f" It took {design.decisions.runs_used}." if design.decisions.is_over else ""
-    early: dict[str, list[str]] = {}
-    for (comparison, metric), (num_seeds, _) in design.decisions.decided().items():
-        if num_seeds < len(design.seeds):
-            early.setdefault(f"{comparison} with {num_seeds} seeds", []).append(metric)
-    if not early:
-        return None
-    looks = ", ".join(map(str, design.decisions.planned))
-    comparisons = "; ".join(f"{words} ({', '.join(metrics)})" for words, metrics in early.items())
-    return (
-        f"Seeds were added only to variants with an undecided comparison, at looks of {looks} seeds. What "
-        f"was decided before the latest look stays as it was then, with the runs of then: {comparisons}. "
-        f"Single runs, means of variants and phenomena are of all runs.{used}"
-    )

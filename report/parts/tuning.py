@@ -1,11 +1,9 @@
-"""What each variant was tuned to, what the choice is worth, and which tuning runs would decide most."""
+"""What each variant was tuned to, and what the choice is worth."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -20,12 +18,8 @@ from report.analysis import Analysis
 from report.document.markdown import difference, family_label, file_name, listed, records_table, span
 from report.figures.crowd import BEHIND, small_panels
 from report.figures.style import BLUE, GREY, VERMILION, add_legend
-from report.inputs.chosen_rates import MORE_SEEDS, TUNED_BY, Line, Tuned
-from report.part import LEAST_POWER, Draw, NextStep, Page, Part, Section
-from report.significance.axes import Level
-from report.significance.comparison import SHOWN, Comparison
-from report.statistics.power import detection_power
-from report.statistics.tuning_curves import combined
+from report.inputs.chosen_rates import Line, Tuned
+from report.part import Draw, Page, Part, Section
 from report.verdicts.findings import AtSharedRate
 from scores.tuning_grid import Value
 from scores.tuning_trials import Choice
@@ -43,86 +37,6 @@ BAND_ALPHA = 0.15
 OPTIMA_NAMED = 8
 ABOVE = 4.0
 """Height of a panel, in median heights of the losses beside the chosen values."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Narrowing:
-    """What ``MORE_SEEDS`` further tuning seeds of one variant are worth to a comparison."""
-
-    compared: str
-    lines: tuple[Line, ...]
-    """What is tuned further: one variant along one field, in each setting of the comparison."""
-    share: float
-    """Width of the interval then, as a share of what it is, if means stay as they are."""
-    power: float
-    """How often a difference is then shown, if the one seen is the true one."""
-
-    @property
-    def tuned(self) -> str:
-        """The variant that is tuned further."""
-        return str(self.lines[0].variant)
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """At which runs are added, in any setting."""
-        return tuple(sorted({value for line in self.lines for value in line.of_curve}, key=float))
-
-    @property
-    def num_runs(self) -> int:
-        """Number of runs that are added."""
-        return MORE_SEEDS * sum(len(line.of_curve) for line in self.lines)
-
-
-def most_decisive(tuned: Tuned, comparisons: Iterable[Comparison]) -> list[Narrowing]:
-    """Return every variant and field once: what a verdict may be expected of first, then what narrows most.
-
-    Args:
-        tuned: What the tuning found.
-        comparisons: Those that are shown, exploratory, or of other metrics need nothing.
-    """
-    undecided = [c for c in comparisons if c.is_primary and c.verdict not in SHOWN]
-    every = [narrowing for c in undecided for narrowing in narrowings(tuned, c)]
-    best: dict[tuple[str, str], Narrowing] = {}
-    for each in sorted(every, key=lambda x: (-(x.power >= LEAST_POWER) * x.power / x.num_runs, x.share)):
-        best.setdefault((each.tuned, each.lines[0].field), each)
-    return list(best.values())
-
-
-def narrowings(tuned: Tuned, comparison: Comparison) -> list[Narrowing]:
-    """Say for each variant of a comparison what further tuning seeds about its choices are worth.
-
-    The variance that the choices add becomes that of more seeds; the degrees of freedom, which grow a little,
-    are left as they are.
-    """
-    if not comparison.choice_error or not comparison.standard_error:
-        return []
-    weights = comparison.contrast.weights()
-    arms = {(family, name): x for family in comparison.families for name, x in weights.items()}
-
-    def choice_variance(variant: Level = "", name: str = "") -> float:
-        choices = tuned.choices_after(variant, name)
-        return combined([choices[arm] for arm in arms], list(arms.values())).variance
-
-    part = (comparison.choice_error / comparison.standard_error) ** 2
-    before = choice_variance()
-    lines: dict[tuple[Level, str], list[Line]] = {}
-    for line in tuned.lines:
-        if (line.family, line.variant) in arms and line.of_curve:
-            lines.setdefault((line.variant, line.field), []).append(line)
-    shares = {key: math.sqrt(max(0.0, 1 - part * (1 - choice_variance(*key) / before))) for key in lines}
-    compared = str(comparison.contrast.compared)
-    level = comparison.level_simultaneous or 1 - comparison.confidence
-    effect, error, df = abs(comparison.estimate or 0.0), comparison.standard_error, comparison.df or 1.0
-    return [
-        Narrowing(
-            compared=compared,
-            lines=tuple(lines[key]),
-            share=share,
-            power=detection_power(effect, error * share, df, level),
-        )
-        for key, share in shares.items()
-        if share < 1
-    ]
 
 
 def compute(analysis: Analysis) -> Tuned | None:
@@ -151,31 +65,12 @@ def checks(analysis: Analysis, tuned: Tuned) -> Iterator[str]:
         )
 
 
-def steps(analysis: Analysis, tuned: Tuned) -> Iterator[NextStep]:
-    """Propose the tuning runs that are most likely to decide a comparison."""
-    if analysis.source.design.looks:  # what a look decided rests on the tuning as it was
-        return
-    judged = [c for c in analysis.comparisons if c.benchmark == TUNED_BY and c.is_primary]
-    for each in most_decisive(tuned, judged)[:1]:
-        yield NextStep(
-            text=f"{MORE_SEEDS} more tuning seeds of `{each.tuned}` at {', '.join(map(_text, each.values))}",
-            compared=f"`{each.compared}`" + " on held-out loss" * (len(analysis.primary) > 1),
-            command="--decide 1",
-            power=each.power,
-            num_runs=each.num_runs,
-        )
-
-
 def _budget(analysis: Analysis, tuned: Tuned) -> str:
     """Say what each variant was given, and which numbers hold the choice."""
     plan = tuned.plan.plan
     fields = listed([f"`{name}` over {listed(map(_text, values))}" for name, values in plan.fields.items()])
     is_widened = any(each.grid != plan.fields for each in tuned.plan.rounds)
     widened = ", the grid widened where a best was at its end" if is_widened else ""
-    added = Counter[str]()
-    for (_, variant), choice in tuned.chosen.items():
-        added[f"`{variant}`"] += sum(len(x) for each in tuned.plan.further_of(choice) for x in each.losses)
-    further = ", ".join(f"{number} of {name}" for name, number in added.items() if number)
     moved = list(dict.fromkeys(f"`{x.variant}`" for x in tuned.chosen.values() if not _is_lowest(x, tuned)))
     rule = "The value with the lowest mean held-out loss was chosen"
     if moved:
@@ -186,10 +81,8 @@ def _budget(analysis: Analysis, tuned: Tuned) -> str:
     return (
         f"Each {analysis.noun} was tuned in each {analysis.stratum} with {fields}, seeds "
         f"{listed(map(str, plan.seeds))}: {span(tuned.num_runs.values(), 'd')} runs{widened}. {rule}, "
-        "on seeds and held-out text that no main run has."
-        + (f" Runs were added that choose nothing: {further}." if further else "")
-        + " The standard errors of the held-out loss hold what the choice adds. Learning curves and "
-        "other metrics take the chosen values as given."
+        "on seeds and held-out text that no main run has. The standard errors of the held-out loss hold what "
+        "the choice adds. Learning curves and other metrics take the chosen values as given."
     )
 
 
@@ -346,12 +239,4 @@ def _handles(analysis: Analysis, tuned: Tuned) -> list[Line2D]:
     ]
 
 
-PART = Part(
-    name="tuning",
-    compute=compute,
-    section=section,
-    figures=figures,
-    tables=tables,
-    checks=checks,
-    steps=steps,
-)
+PART = Part(name="tuning", compute=compute, section=section, figures=figures, tables=tables, checks=checks)

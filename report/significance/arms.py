@@ -87,8 +87,6 @@ class ArmTable:
         benchmark: Which one these are of.
         part: Phenomenon or task, None for the whole benchmark.
         metric: What the scores are; None takes percentages of which nothing else is known.
-        decided: Contrasts, as written, that were decided before runs were added for others, to the seeds
-            that they were decided with.
         choices: What tuning adds to the variance of an arm's mean.
     """
 
@@ -98,11 +96,9 @@ class ArmTable:
         benchmark: Benchmark,
         part: str | None = None,
         metric: Metric | None = None,
-        decided: Mapping[str, Sequence[int]] | None = None,
         choices: Mapping[Key, Selection] | None = None,
     ) -> None:
         self.runs = runs
-        self.decided = decided or {}
         self.choices = choices or {}
         self.benchmark = benchmark
         self.part = part
@@ -120,7 +116,7 @@ class ArmTable:
 
     def with_runs(self, runs: Mapping[Key, pd.Series]) -> ArmTable:
         """Return the table with other runs of the same metric."""
-        return ArmTable(runs, self.benchmark, self.part, self.metric, self.decided, self.choices)
+        return ArmTable(runs, self.benchmark, self.part, self.metric, self.choices)
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
@@ -139,14 +135,6 @@ class ArmTable:
             mean = arm.mean()
             self._squares[key] = len(arm), float(mean), float(((arm - mean) ** 2).sum())
         return self._squares[key]
-
-    def as_decided(self, contrast: Contrast) -> ArmTable:
-        """Return the runs that a contrast was decided with: what came later was for others to decide."""
-        seeds = self.decided.get(str(contrast))
-        if seeds is None:
-            return self
-        runs = {key: arm[arm.index.isin(seeds)] for key, arm in self.runs.items()}
-        return self.with_runs(runs)
 
     def variants(self) -> list[Level]:
         """Return every variant that has a run, by name."""

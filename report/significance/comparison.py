@@ -221,7 +221,6 @@ def compare_arms(
         family: One family or None.
         inference: How.
     """
-    arms = arms.as_decided(contrast)
     strata = tuple(arms.families) if family is None else (family,)
     sample = arms.sample(contrast, strata, inference.paired)
     described = _described(arms, contrast, family, strata, sample, inference)

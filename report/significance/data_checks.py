@@ -248,15 +248,14 @@ def gravest_first(*notes: str) -> tuple[str, ...]:
     return tuple(sorted(notes, key=lambda note: [not re.search(pattern, note) for pattern in gravest]))
 
 
-def notes_on_scores(runs: pd.DataFrame, runs_of_all: pd.DataFrame, baseline: Level) -> Iterator[str]:
+def notes_on_scores(runs: pd.DataFrame, baseline: Level) -> Iterator[str]:
     """Point out what is kept, in the order of the page; a warning of one's own is a function and a line here.
 
     Args:
         runs: What ``mean_scores`` returns of them: one score a run and benchmark.
-        runs_of_all: Those of them that every variant was to have.
         baseline: The variant that all others are compared with.
     """
-    yield from balance_notes(runs_of_all, baseline)
+    yield from balance_notes(runs, baseline)
     yield from outlier_notes(find_outliers(runs))
     yield from flat_notes(runs)
     yield from unit_notes(runs)

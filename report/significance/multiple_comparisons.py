@@ -57,8 +57,7 @@ class MultipleComparisons:
     @property
     def is_drawn(self) -> bool:
         """Whether whole studies are drawn; tests at planned looks are corrected by Holm."""
-        is_read_once = isinstance(self.inference.looks, OneLook)
-        return is_read_once and not any(arms.decided for arms in self.tables.values())
+        return isinstance(self.inference.looks, OneLook)
 
     def correction(self, group: dict[int, Comparison]) -> tuple[dict[int, Comparison], Correction]:
         """Draw what comparisons share once: without a run, or in other pairs, they share nearly the same.

@@ -213,30 +213,25 @@ def chosen_places(rates: ArrayLike, losses: ArrayLike) -> np.ndarray:
 
 
 def fit_curves(
-    rates: ArrayLike, losses: ArrayLike, best: ArrayLike, noise: ArrayLike, df: ArrayLike, more: int = 0
+    rates: ArrayLike, losses: ArrayLike, best: ArrayLike, noise: ArrayLike, df: ArrayLike
 ) -> Curves:
     """Lay a curve through the losses of each variant about its chosen rate.
 
     Args:
         rates: (R,) logarithms.
-        losses: (..., V, R, T) of the tuning of one setting, nan where there is no run or it diverged. The
-            curve goes through rates with as many runs as the chosen one.
+        losses: (..., V, R, T) of the tuning of one setting; nan at a rate at which a run diverged.
         best: (..., V) places of the chosen rates.
         noise: (..., V) variance of a run over seeds at the chosen rate.
         df: (..., V) its degrees of freedom.
-        more: Further seeds that the rates of the curve are supposed to have, with these means.
     """
     rates, losses, noise, df = (np.asarray(x, dtype=float) for x in (rates, losses, noise, df))
     best = np.asarray(best)
-    counts = np.isfinite(losses).sum(-1)
-    seeds = np.take_along_axis(counts, best[..., None], -1)[..., 0]
     # The mean losses, as heights above the chosen rate at the place 0.
-    means = _means_at_equal_seeds(losses, best)
+    means = losses.mean(-1)
     steps = np.arange(len(rates)) - best[..., None]
     places = rates - rates[best][..., None]
     heights = means - np.take_along_axis(means, best[..., None], -1)
-    heights = np.where(counts == seeds[..., None], heights, np.nan)
-    variance = np.maximum(noise / np.maximum(seeds + more, 1), LEAST_ERROR**2)
+    variance = np.maximum(noise / losses.shape[-1], LEAST_ERROR**2)
     used = _in_window(heights, steps, np.sqrt(variance))
     # What a mean weighs: a loss 0.1 above the chosen one is trusted to within 0.02, which beside a standard
     # error of 0.01 is a misfit of 4 of its variance, and a fifth of the weight.
@@ -258,33 +253,16 @@ def fit_curves(
     # Where the curve does not fit, its errors grow: the noise is pooled with what the means miss it by.
     misses = _or_zero(means) - (design * coefficients[..., None, :]).sum(-1)
     squares = (weights * misses**2).sum(-1)
-    df = df + more
     apart = np.maximum(apart, (df * apart + squares) / (df + np.maximum(number - FEWEST, 0)))
     # What the runs of a seed share moves all means together: it cancels in a and b but for its growth.
     common = (fit * relative[..., None, :]).sum(-1)
     covariance = apart[..., None, None] * inverse
     covariance = covariance + shared[..., None, None] * common[..., :, None] * common[..., None, :]
-    errors = np.sqrt((apart + shared)[..., None] * seeds[..., None] / np.maximum(counts, 1)) * relative
+    errors = np.sqrt(apart + shared)[..., None] * relative
     low, high = np.where(used, places, np.inf).min(-1), np.where(used, places, -np.inf).max(-1)
     beyond = np.where(has_curve, (high - low) / np.maximum(number - 1, 1) / 2, np.nan)
     parts = fit[..., :3, :], covariance[..., :2, :2]
     return Curves(places, means, errors, *parts, low - beyond, high + beyond, df)
-
-
-def _means_at_equal_seeds(losses: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """(..., V, R) means over seeds; of a rate with fewer, as if it had those of the chosen rate.
-
-    A seed that is hard is hard at all rates. Where seeds 1 and 2 of the chosen rate have 3.0 and 3.2, and
-    another rate has seed 1 alone, its loss there is raised by the 0.1 that the mean of both is above 3.0.
-    """
-    has_run = np.isfinite(losses)
-    counts = has_run.sum(-1)
-    of_chosen = np.take_along_axis(losses, best[..., None, None], -2)
-    both = has_run & np.isfinite(of_chosen)
-    in_common = np.where(both, _or_zero(of_chosen), 0.0).sum(-1) / np.maximum(both.sum(-1), 1)
-    all_of_chosen = _or_zero(of_chosen).sum(-1) / np.maximum(np.isfinite(of_chosen).sum(-1), 1)
-    shifts = np.where(both.any(-1), all_of_chosen - in_common, 0.0)
-    return np.where(counts, _or_zero(losses).sum(-1) / np.maximum(counts, 1) + shifts, np.nan)
 
 
 def _least_squares(

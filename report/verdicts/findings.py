@@ -203,7 +203,7 @@ def with_shared_rate(findings: Findings, benchmark: Benchmark, shared: ArmTable 
     """
     if shared is None or benchmark not in findings.tables:
         return findings
-    table = ArmTable(shared.runs, benchmark, metric=shared.metric, decided=findings.tables[benchmark].decided)
+    table = ArmTable(shared.runs, benchmark, metric=shared.metric)
     alone = compare_with_baseline(table, findings.baseline, findings.others, findings.inference)
     at_shared = {(c.family, c.contrast): c for c in alone}
     both = tuple(

@@ -31,7 +31,7 @@ from pretrain.resolution import load_config
 from pretrain.run.run_folder import run_dir
 from report.inputs.study_design import report_before
 from report.significance.factor import parse_contrast
-from scores.stages import MAIN, SHARED, TUNE, Decisions, read_decisions
+from scores.stages import MAIN, SHARED
 from scores.tuning_trials import Tuning, TuningPlan, read_tuning
 from slurm.study.cells import (
     Cell,
@@ -73,16 +73,14 @@ class Study:
     """The flags that chose its cells, such as ``--seeds 1-3``."""
     planned: tuple[Cell, ...]
     """Every cell that there may be; of a study that tunes as it would be without."""
-    decisions: Decisions | None = None
-    """Looks that were made, where they decide who gets more seeds."""
     tuning: Tuning | None = None
     """What was tried and chosen, where every variant is tuned."""
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Those to be run: all that are planned, or what the round of tuning or the next look needs."""
+        """Those to be run: all that are planned, or what the round of tuning needs."""
         tuning = tuning_cells(self.tuning, trained_cells(self.planned)) if self.tuning else ()
-        return (*tuning, *self._due(self.compared))
+        return (*tuning, *self.compared)
 
     @cached_property
     def compared(self) -> tuple[Cell, ...]:
@@ -98,7 +96,7 @@ class Study:
         if self.tuning is None:
             return ()
         tuned = {(one.family, one.places, one.variant) for one in self.tuning.chosen}
-        untuned = trained_cells(self._due(self.planned))
+        untuned = trained_cells(self.planned)
         return tuple(cell for cell in untuned if (cell.config.family, cell.places, cell.variant) not in tuned)
 
     @cached_property
@@ -107,39 +105,15 @@ class Study:
         tune = self.config.tune
         return plan_of(tune, trained_cells(self.planned), self.config.tuned_baseline) if tune else None
 
-    def _due(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        """Leave out cells at seeds that no look has added yet."""
-        if self.decisions is None:
-            return cells
-        seeds = self.config.all_seeds
-        due = {name: seeds[: self.decisions.num_seeds(name)] for name in self.config.models}
-        return tuple(cell for cell in cells if cell.seed in due[cell.variant])
-
     def now(self) -> Study:
-        """Read the study's tuning and its looks again, and return the study with them."""
-        study = self
-        if self.tuning_plan:
-            tuning = read_tuning(self.folder)
-            # Of another plan nothing follows: study run refuses it.
-            plan = tuning.plan.grown_to(self.tuning_plan) if tuning else None
-            tuning = replace(tuning, plan=plan) if tuning and plan else Tuning(plan=self.tuning_plan)
-            study = replace(self, tuning=tuning)
-        if not self.config.looks:
-            return study
-        return replace(study, decisions=read_decisions(self.folder) or Decisions(plan=study.plan))
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """Everything of a study that must stay the same after its first look at scores."""
-        decisive = self.config.report.decisive
-        return {
-            "looks": list(self.config.looks),
-            "variants": list(self.config.models),
-            **self._axes,
-            "cells": [cell.run_id for cell in self.compared],
-            "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
-            **{f"report.{name}": value for name, value in decisive.items()},
-        }
+        """Read the study's tuning again, and return the study with it."""
+        if self.tuning_plan is None:
+            return self
+        tuning = read_tuning(self.folder)
+        # Of another plan nothing follows: study run refuses it.
+        plan = tuning.plan.grown_to(self.tuning_plan) if tuning else None
+        tuning = replace(tuning, plan=plan) if tuning and plan else Tuning(plan=self.tuning_plan)
+        return replace(self, tuning=tuning)
 
     @property
     def _axes(self) -> dict[str, Any]:
@@ -170,7 +144,6 @@ class Study:
 
     def write(self) -> None:
         """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code."""
-        seeds = {cell.seed for cell in self.cells if cell.stage != TUNE} or set(self.config.all_seeds)
         content = {
             "name": self.config.name,
             "typed": self.typed,
@@ -178,8 +151,7 @@ class Study:
             "families": list(self.config.families) or [PRETRAINED],
             "variants": list(self.config.models),
             **self._axes,
-            "seeds": [seed for seed in self.config.all_seeds if seed in seeds],
-            "until": None if self.decisions is None else "decided",
+            "seeds": list(self.config.seeds),
             "heads": list(self.config.heads),
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
@@ -230,14 +202,14 @@ def load_study(
     planned: tuple[Cell, ...]
     if config.backbones:
         folder = _folder(path, {"name": config.name, "config": extra}, None)
-        seeds = config.all_seeds
+        seeds = config.seeds
         planned = expand_backbones(config.backbones, seeds, config.evaluation, folder, trust_remote_code)
     else:
         planned = Expansion(config, path, extra).cells()
     check_folders(path, planned)
     if config.tune:
         with prefixed(f"{path}: "):
-            check_values(trained_cells(planned[: len(planned) // len(config.all_seeds)]), config.tune)
+            check_values(trained_cells(planned[: len(planned) // len(config.seeds)]), config.tune)
     name = path.stem if path == shipped("study").get(path.stem) else shlex.quote(str(path))
     places = [variant_place(own.name) for own in own_variants(planned)]
     typed = name if all(lies_beside(path, str(place)) for place in places) else f"{name} --trust-remote-code"
@@ -270,7 +242,7 @@ class Expansion:
         arms = product(self.config.families, product(*self.config.points.values()), self.config.levels)
         # Seeds differ in nothing else, and there may be thousands.
         of_first = [self._cell(*arm) for arm in arms]
-        return tuple(at_seed(cell, seed) for seed in self.config.all_seeds for cell in of_first)
+        return tuple(at_seed(cell, seed) for seed in self.config.seeds for cell in of_first)
 
     def _cell(self, family: str, points: tuple[Point, ...], level: Level) -> RunCell:
         """Return a cell at the study's first seed; ``points`` has one for each axis, in the study's order."""
@@ -292,7 +264,7 @@ class Expansion:
     def _run_config(self, family: str, points: tuple[Point, ...], level: Level) -> ResolvedConfig:
         identity = {
             "family": family,
-            "seed": self.config.all_seeds[0],
+            "seed": self.config.seeds[0],
             "model": {"ffn": level.name, "ffn_file": variant_place(level.name)},
             "output": {"study": self.config.name},
         }

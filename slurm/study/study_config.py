@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from base.config_input import LONGEST_RANGE, parse_seeds
+from base.config_input import parse_seeds
 from base.errors import UsageError, shown, unknown_name
 from base.families import BASELINE, FAMILIES
 from base.options import check_name
-from base.sections import Section, check, leaf_fields
+from base.sections import Section, leaf_fields
 from eval.classification.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from pretrain.config import RunConfig
 from report.significance.axes import RECIPE, SIZE, TOKENS, Benchmark
 from report.significance.axes import Level as Compared
 from report.significance.factor import check_factor, find_level, levels, listed_heads, noun, parse_contrast
-from report.statistics.looks import MOST_LOOKS, Plan, read_plan
+from report.statistics.looks import Plan, read_plan
 from scores.head_descriptions import check_head, parse_head
 from scores.published import PublishedSource
 from scores.suites import HELD_OUT, SUITES
@@ -28,37 +28,12 @@ from slurm.study.cells import BackboneConfig, check_backbones
 from slurm.study.tune_section import TuneConfig, read_tune
 
 
-class AdaptiveSeeds(Section):
-    """Seeds from 1 on, of which only undecided comparisons get more than the first."""
-
-    first: Annotated[int, Field(ge=2)]
-    """Seeds of every variant, at which all comparisons are looked at for the first time."""
-    most: Annotated[int, Field(le=LONGEST_RANGE)]
-    """Seeds at the last look; none gets more."""
-    until: Literal["decided"] = "decided"
-    """A variant gets ``first`` more at a time until all its comparisons are decided."""
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """All seeds that there may be."""
-        return tuple(range(1, self.most + 1))
-
-    @property
-    def looks(self) -> tuple[int, ...]:
-        """How many seeds there are at each look."""
-        return (*range(self.first, self.most, self.first), self.most)
-
-
-def read_seeds(value: object) -> tuple[int, ...] | AdaptiveSeeds:
-    """Read a list of seeds, words such as ``1-3``, or ``{first: 3, most: 12, until: decided}``.
+def read_seeds(value: object) -> tuple[int, ...]:
+    """Read a list of seeds, or words such as ``1-3``.
 
     Raises:
         UsageError: If it is none of these.
     """
-    if isinstance(value, AdaptiveSeeds):
-        return value
-    if isinstance(value, dict):
-        return check(AdaptiveSeeds, value)
     if isinstance(value, int):
         raise UsageError(f"{value} is one number; write [{value}] for one seed, or a range such as 1-3")
     return parse_seeds(value if isinstance(value, list | tuple) else [value], "", "[1, 2, 3] or 1-3")
@@ -162,8 +137,8 @@ class StudyConfig(Section):
     """In place of families and variants: pretrained models to be scored, on the hub (``name@revision``),
     folders or runs; nothing is trained but classifiers, and seeds are of fine-tuning. One may have tasks or a
     pooling of its own: ``{model: name, classify: [sst5], pooling: last}``."""
-    seeds: Annotated[tuple[int, ...] | AdaptiveSeeds, BeforeValidator(read_seeds)]
-    """``[1, 2, 3]``, ``1-3``, or ``{first: 3, most: 12, until: decided}``: more for what is undecided."""
+    seeds: Annotated[tuple[int, ...], BeforeValidator(read_seeds)]
+    """``[1, 2, 3]`` or ``1-3``."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Values that replace those of every base config, in the same nested form."""
     evaluation: EvalConfig = EvalConfig()
@@ -226,7 +201,7 @@ class StudyConfig(Section):
         # With tune: {optim.learning_rate: ...}, a config {optim: {learning_rate: 0.01}} is refused, and so is
         # {variants: {kan: {optim: {learning_rate: 0.01}}}}, which sets the same field.
         reasons = dict(ffn_levels.SET_BY_STUDY)  # by field why nothing else may set it
-        if self.tune or len(self.all_seeds) > 1 or self.backbones:
+        if self.tune or len(self.seeds) > 1 or self.backbones:
             reasons["output.run_name"] = "it would give all runs one folder"
         tuned = (*self.tune.fields, "data.validation_part") if self.tune else ()
         steps = ("optim.max_steps", "optim.num_train_epochs") if self.tokens else ()
@@ -259,7 +234,7 @@ class StudyConfig(Section):
         """Refuse a tuning on runs that are compared, or with unequal budgets."""
         if not self.tune:
             return self
-        if both := sorted(set(self.tune.seeds) & set(self.all_seeds)):
+        if both := sorted(set(self.tune.seeds) & set(self.seeds)):
             raise ValueError(
                 f"tune.seeds {', '.join(map(str, both))} are seeds of the study too, and would choose on "
                 "runs that are compared; name others, such as [101, 102, 103]"
@@ -270,19 +245,6 @@ class StudyConfig(Section):
                 "cannot be equal; name tokens: [...], and each has as many"
             )
         return self
-
-    @model_validator(mode="after")
-    def _tests_know_the_looks(self) -> StudyConfig:
-        """Hand the looks at which seeds are added to the report, whose tests correct for them."""
-        if not isinstance(self.seeds, AdaptiveSeeds):
-            return self
-        looks, first, most = self.looks, self.seeds.first, self.seeds.most
-        if len(looks) > MOST_LOOKS or (looks[0], looks[-1]) != (first, most):
-            raise ValueError(
-                f"seeds {first} to {most} need at most {MOST_LOOKS} looks, the first at {first} and the last "
-                f"at {most}, not {len(looks)} from {looks[0]} to {looks[-1]}; name them in report.looks"
-            )
-        return self.model_copy(update={"report": self.report.model_copy(update={"looks": looks})})
 
     def _outcomes(self) -> list[str]:
         """Name what the study's runs will be compared by: benchmarks, and suites' graded metrics."""
@@ -331,18 +293,6 @@ class StudyConfig(Section):
         """The variant whose best is shared: the report's baseline, where that is one, else the first."""
         baseline = self.report.baseline.split("/")[0]
         return baseline if baseline in self.models else self.models[0]
-
-    @property
-    def all_seeds(self) -> tuple[int, ...]:
-        """Every seed that there may be."""
-        return self.seeds.numbers if isinstance(self.seeds, AdaptiveSeeds) else self.seeds
-
-    @property
-    def looks(self) -> tuple[int, ...]:
-        """Seeds at every look at which it is decided who gets more; none where all seeds are named."""
-        if not isinstance(self.seeds, AdaptiveSeeds):
-            return ()
-        return self.report.looks or self.seeds.looks
 
     @property
     def heads(self) -> tuple[str, ...]:

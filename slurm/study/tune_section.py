@@ -163,14 +163,9 @@ def plan_of(tune: TuneConfig, untuned: Sequence[RunCell], baseline: str) -> Tuni
 
 
 def tuning_cells(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
-    """Return the tuning runs of rounds that have ended and of those that are at work, seeds slowest.
-
-    Runs that were added about choices follow.
-    """
+    """Return the tuning runs of rounds that have ended and of those that are at work, seeds slowest."""
     of_first = [_at_point(_template(one, untuned), one) for one in tuning.trials()]
-    further = (cells_of(one, seeds, untuned) for one, seeds in tuning.further_trials())
-    planned = [at_seed(cell, seed) for seed in tuning.plan.seeds for cell in of_first]
-    return [*planned, *itertools.chain.from_iterable(further)]
+    return [at_seed(cell, seed) for seed in tuning.plan.seeds for cell in of_first]
 
 
 def cells_of(trial: Trial, seeds: Sequence[int], untuned: Sequence[RunCell]) -> list[RunCell]:

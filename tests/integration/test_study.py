@@ -9,16 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 import yaml
 from transformers import BertConfig, BertForMaskedLM
 
-from base.errors import UsageError
 from eval.backbones import backbone_runs
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_run
@@ -124,47 +121,6 @@ def test_a_diverged_cell_is_failed_and_not_trained_again(tmp_path, write_study, 
     status([str(study.folder)])
     assert "failed" in (shown := capfd.readouterr().out)
     assert "had to stay below" in shown
-
-
-TUNE = {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1}
-
-
-def told(study: Path) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
-    """What was tuned, which cells there are, and the comparison that the choice of values blurs."""
-    tuning = json.loads((study / "tuning.json").read_text())
-    cells = yaml.safe_load((study / "study.yaml").read_text())["cells"]
-    report = json.loads((study / "report" / "report.json").read_text())
-    (blurred,) = (x for x in report["comparisons"] if x["choice_error"] is not None)
-    return tuning, set(cells), blurred
-
-
-@pytest.mark.slow
-def test_tuning_runs_that_would_decide_are_added_and_choose_nothing(tmp_path, write_study, run_study, capsys):
-    file = write_study(tmp_path, tune=TUNE, evaluation={"suites": [], "pair_tasks": None})
-    study = tmp_path / "runs" / "study"
-
-    def run(*flags: str) -> str:
-        assert run_study(file, *flags) == 0
-        return capsys.readouterr().out
-
-    with pytest.raises(UsageError, match="4 of 4 cells of study are not done"):
-        run("--decide", "1")
-    run()
-    tuning, cells, blurred = told(study)
-    assert "to be tuned further" in run("--decide", "1", "--dry-run")
-    assert told(study)[0] == tuning
-
-    assert "to be tuned further: relu, " in run("--decide", "1")
-    after, more_cells, sharper = told(study)
-    (added,) = after["further"]
-    assert (after["chosen"], after["rounds"]) == (tuning["chosen"], tuning["rounds"])
-    assert added["seeds"] == [102, 103]
-    assert np.isfinite(added["losses"]).all()
-    assert len(more_cells) == len(cells) + 2 * len(added["values"])
-    assert cells < more_cells
-    assert sharper["choice_error"] < blurred["choice_error"]
-    assert sharper["estimate"] == blurred["estimate"]
-    assert "0 cells run" in run("--no-report")
 
 
 FEW = {"num_train_epochs": 2, "max_train_examples": 64, "max_validation_examples": 24, "learning_rate": 0.01}

@@ -95,7 +95,7 @@ def hostile(make_run, mark: Path) -> Path:
     (study / "jobs" / "1_submitted.pkl").write_bytes(pickle.dumps(Mark(mark)))
     (study / "jobs" / "1_0_result.pkl").write_bytes(pickle.dumps(Mark(mark)))
     (study / "code" / "base" / "__init__.py").write_text(code)
-    for name in ("decisions.json", "cells/a--b--c.json"):
+    for name in ("tuning.json", "cells/a--b--c.json"):
         (study / name).write_bytes(pickle.dumps(Mark(mark)))
     (study / "turns.jsonl").write_text('{"text": ["a", "b"], "own": [["x"], []], "label": ["x"]}\n')
     (study / "turns.yaml").write_text(

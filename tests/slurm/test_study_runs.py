@@ -11,10 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
-from safetensors.numpy import load
 
 from base.errors import UsageError
 from slurm.arguments import SubmitArgs
@@ -107,46 +105,6 @@ def test_cells_of_a_job_run_at_the_same_time(on_cluster: Make, undisturbed: Tiny
     assert_as_undisturbed(submitted.study, undisturbed)
     one, other = submitted.study.states().values()
     assert one["pid"] != other["pid"]
-
-
-@pytest.mark.slow
-def test_a_cell_on_two_nodes_trains_as_one_process_does(on_cluster, new_cluster, undisturbed):
-    """Each process takes half of a step's rows, so what comes out differs by rounding alone."""
-    # The nodes of this cluster are names of one host, which does not know them.
-    preset = {"nodes": 2, "setup": ["export MASTER_ADDR=127.0.0.1"]}
-    submitted = on_cluster(new_cluster(2), preset, variants=("gelu",))
-    submitted.submit("--no-report")
-    submitted.wait_until_over()
-    assert submitted.status().splitlines()[-1] == "1 cells: 1 done"
-    provenance = json.loads((submitted.study.run_dir("gelu") / "provenance.json").read_text())
-    assert provenance["num_processes"] == 2
-    one, two = (load(study.weights("gelu")) for study in (undisturbed, submitted.study))
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5, err_msg=name)
-    assert len(submitted.study.rows("gelu")) == len(undisturbed.rows("gelu"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_variants")
-def test_the_last_job_submits_what_the_next_look_needs(on_cluster, repository, tmp_path):
-    """Jobs, the last one and those that it submits run the variant that was read when it was submitted."""
-    mine = tmp_path / "mine.py"
-    mine.write_text((repository / "examples/xielu.py").read_text())
-    submitted = on_cluster(variants=("gelu", f"{mine}:XIELU"), config=SHORT, seeds={"first": 2, "most": 4})
-    assert "submitted 4 cells in 1 jobs" in submitted.submit("--cells-per-job", 4, "--trust-remote-code")
-    mine.unlink()
-    submitted.wait_until_over()
-
-    words = submitted.last_words()
-    assert "look 1 of 2, at 2 seeds" in words
-    assert "gelu, my-xielu go on to 4 seeds" in words  # two runs and four pairs decide nothing
-    assert "4 cells are submitted for what comes next" in words
-    assert "8 of 8 cells done" in words
-    assert "look 2 of 2, at 4 seeds" in words
-    assert submitted.status().splitlines()[-1] == "8 cells: 8 done"
-    looks = json.loads((submitted.study.folder / "decisions.json").read_text())["looks"]
-    assert [look["seeds"] for look in looks] == [2, 4]
 
 
 def told(study: TinyStudy) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from PIL import Image
 
 from base.errors import UsageError
 from base.files import ABANDONED_S
-from base.run.folder_names import StudyFolder
 from inside.classifier import measures, page
 from inside.ffn.measure import REMOVED, RunInspection
 from inside.ffn.page import document as inspection
@@ -27,7 +26,6 @@ from report.document.document import Document, write_document
 from report.document.html import to_html
 from report.document.markdown import plain
 from report.write import write_report
-from slurm.status_page import write_page
 
 
 def report(folder: Path) -> Path:
@@ -85,23 +83,12 @@ def explanation(document: Document) -> Document:
     return replace(document, command="ffn-ablations explain 'runs/a study' sst2")
 
 
-def status(folder: Path) -> Path:
-    study = StudyFolder(folder.parent)
-    run = study.path / "gpt_neo" / "gelu" / "seed1-0"
-    run.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"step": step, "loss": 5 / step}) for step in range(1, 9)]
-    (run / "metrics.jsonl").write_text("\n".join(lines))
-    rows = [("gpt_neo/gelu/seed1-0", "size 10M", "running", "__init__ | <b>")]
-    return write_page(study.path, rows, ["1 runs: 1 running"]).with_suffix(".md")
-
-
 KINDS: dict[str, tuple[Callable[[Path], Path], int, int]] = {
     "report": (report, 1, 2),
     "inspection": (an_inspection, 1, 1),
     "texts": (texts, 0, 1),
     "measures": (measures_of_segments, 0, 1),
     "spaces": (concept_spaces, 1, 1),
-    "status": (status, 1, 1),
 }
 """What writes each kind of page into a folder, and how many figures and tables it has at least."""
 
@@ -132,7 +119,7 @@ def refuse(constant: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_has_its_files_and_comes_out_the_same_again(kind: str, tmp_path: Path) -> None:
     write, least_figures, least_tables = KINDS[kind]
-    folder = tmp_path / "status"  # where that of a study is
+    folder = tmp_path / "page"
     markdown = write(folder)
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     before = {name: path.read_bytes() for name, path in files.items()}

@@ -132,4 +132,4 @@ def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNames
     shown = {name.strip().rstrip("/") for name, _, _ in drawings.STUDY_FOLDER}
     missing = {name for name in names - shown if not any(part.startswith(".") for part in name.split("/"))}
     # A folder of others, what stands in place of a config in runs/backbones, and parts of folders shown.
-    assert missing == {"eval", "backbone.yaml", "report/report.md", "status/status.html"}
+    assert missing == {"eval", "backbone.yaml", "report/report.md"}

@@ -5,7 +5,6 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -14,16 +13,7 @@ from base.records import parse_record, write_record
 from base.run.folder_names import StudyFolder
 from report.statistics.tuning_curves import chosen_places
 from scores.tuning_grid import Value, best, beyond, edges, open_sides, points, widened
-from scores.tuning_trials import (
-    Further,
-    Losses,
-    Trial,
-    Tuning,
-    TuningPlan,
-    mean_loss,
-    read_tuning,
-    write_tuning,
-)
+from scores.tuning_trials import Losses, Trial, Tuning, TuningPlan, mean_loss, read_tuning, write_tuning
 from tests.cases import listed
 
 RATES = {"optim.learning_rate": (0.0003, 0.001, 0.003)}
@@ -204,27 +194,7 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
 
 
-OF_KAN = {"family": HERE[0], "places": HERE[1], "variant": "kan", "field": RATE}
-FURTHER = Further(**OF_KAN, values=(3e-4, 1e-3), seeds=(103, 104))
 CHOSEN = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today", chosen_places)
-
-
-def test_runs_that_are_added_when_all_is_chosen_have_losses_once_all_have_ended_and_choose_nothing():
-    tuning = replace(CHOSEN, further=(FURTHER,))
-    assert tuning.is_over
-    assert tuning.awaits_further
-    points = [(one.variant, one.point, seeds) for one, seeds in tuning.further_trials()]
-    assert points == [("kan", {RATE: 3e-4}, (103, 104)), ("kan", {RATE: 1e-3}, (103, 104))]
-
-    def of_one(one: Trial, seeds: Sequence[int]) -> tuple[float | None, ...] | None:
-        return (0.1, None) if one.point[RATE] == 3e-4 else None
-
-    assert tuning.advanced(of_one, "later", chosen_places) == tuning
-    ended = tuning.advanced(
-        lambda one, seeds: (0.1, None), "later", chosen_places
-    )  # lower than what was chosen
-    assert ended.further == (replace(FURTHER, losses=((0.1, None), (0.1, None))),)
-    assert (ended.chosen, ended.rounds, ended.awaits_further) == (CHOSEN.chosen, CHOSEN.rounds, False)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):

@@ -22,7 +22,6 @@ PRESETS = sorted((Path(__file__).parents[3] / "configs" / "clusters").glob("*.ya
 def test_shipped_presets_load(path: Path) -> None:
     preset = load_preset(path)
     assert minutes_of(preset.time) * 60 > preset.signal_delay_s
-    assert preset.num_processes == (4 if path.stem == "four-gpus" else 1)
 
 
 @pytest.mark.parametrize(
@@ -87,17 +86,6 @@ def asked_by(**preset: Any) -> str:
     submitter.options = SubmitArgs(study=Path("s"), cluster="slurm")
     submitter.snapshot = Path("/code $x")
     return submitter.asked(4)
-
-
-@pytest.mark.parametrize(("cells", "told"), [(1, "sbatch"), (2, "a job holds one cell")])
-def test_a_job_of_several_processes_has_one_cell(
-    cells: int, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", "")  # where no SLURM is
-    (tmp_path / "two.yaml").write_text("tasks_per_node: 2")
-    words = ["s", "--cluster", "slurm", "--preset", str(tmp_path / "two.yaml"), "--cells-per-job", str(cells)]
-    with pytest.raises(UsageError, match=told):  # before it is found that there is no such study
-        study_run(words)
 
 
 @pytest.mark.usefixtures("srun")

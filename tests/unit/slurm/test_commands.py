@@ -140,13 +140,10 @@ def test_watching_sees_cells_that_come_later(tmp_path: Path, monkeypatch, capsys
         list_cells(tmp_path, FIRST, SECOND)
 
     monkeypatch.setattr(time, "sleep", go_on)
-    study_status([str(tmp_path), "--watch", "--html", "--every", "7"])
+    study_status([str(tmp_path), "--watch", "--every", "7"])
     assert slept == [7, 7]
     said = capsys.readouterr().out
     assert [said.count(each) for each in ("2 cells: 2 done", f"\n{cell_state.SILENT}; ")] == [1, 1]
-    page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
-    assert "2 cells: 2 done" in page
-    assert SECOND in page
 
 
 def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(tmp_path, monkeypatch, capsys):
@@ -158,14 +155,13 @@ def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(tmp_path
 
     def go_on(seconds: float) -> None:
         slept.append(seconds)
-        assert StudyFolder(tmp_path).status_page.is_file()
         if len(slept) == 3:
             command.close()
 
     monkeypatch.setattr(time, "sleep", go_on)
     command = ExitStack()
     command.enter_context(sole_submitter(tmp_path))
-    study_status([str(tmp_path), "--watch", "--html"])
+    study_status([str(tmp_path), "--watch"])
     assert len(slept) == 3
     study_status([str(tmp_path), "--watch"])  # nobody is at it
     assert len(slept) == 3
@@ -187,11 +183,8 @@ def test_a_tuning_run_that_diverged_is_no_failure(tmp_path: Path, capsys) -> Non
         run.path.mkdir(parents=True)
         run.failure_marker.write_text("the loss is not finite")
         write_state(tmp_path, run_id, CellState(name="failed", error="the loss is not finite"))
-    study_status([str(tmp_path), "--html"])
+    study_status([str(tmp_path)])
     said = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in said[:2]] == [[FIRST, "diverged"], [SECOND, "failed"]]
     assert said[2].endswith("study run my.yaml --cluster slurm --retry-failed")
     assert "2 cells: 1 diverged, 1 failed" in said
-    page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
-    assert page.count("<td>failed</td>") == 1
-    assert "1 diverged" in page

@@ -115,10 +115,9 @@ def test_vocabularies_are_lines_of_their_own(study, tmp_path: Path) -> None:
 
 
 def test_levels_of_like_cost_are_one_line(study, tmp_path: Path) -> None:
-    seeds = {"first": 3, "most": 9, "until": "decided"}
     levels = {"variants": ["gelu", "relu"], "tokens": ["1M", "4M"], "axes": {RATE: [1.0e-3, 3.0e-3]}}
-    asked = study(seeds=seeds, **levels)
-    assert counts(asked) == {"main": 24}  # of the first look
+    asked = study(**levels)
+    assert counts(asked) == {"main": 24}
     lines = lines_of(asked)
     found = [(line.variant, line.place, line.runs) for line in lines]
     assert found == [(variant, place, 6) for place in ("1M", "4M") for variant in ("gelu", "relu")]

@@ -153,11 +153,11 @@ def test_cells_are_those_that_were_submitted(tmp_path: Path, capsys) -> None:
     assert listing.run_ids == CELLS
     assert listing.levels == {CELLS[1]: {"variant": "kan", "size": "3"}}
     assert listing.stages == {"tune": (CELLS[0],), "main": ()}
-    (tmp_path / "decisions.json").write_text("{")
+    (tmp_path / "tuning.json").write_text("{")
     study_status([str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("3 cells:")
-    assert any("decisions.json is damaged" in line for line in lines)
+    assert any("tuning.json is damaged" in line for line in lines)
 
 
 @pytest.mark.parametrize(("levels", "words"), listed(__file__, "levels not shown"))

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,13 @@ from scipy import stats
 from base.errors import UsageError
 from report.analysis import Analysis
 from report.document.markdown import family_label
-from report.inputs.sources import read_source, source_of_frame
-from report.inputs.study_design import design_from
+from report.inputs.sources import read_source
 from report.page import answer
 from report.parts.methods import methods_text
-from report.request import Request
 from report.significance.axes import Benchmark, Setting, in_order
 from report.significance.comparison import Comparison
 from report.statistics.looks import nominal_levels
 from report.write import number_tables
-from scores.stages import Decisions, Look
 from slurm.cell_state import CellState, write_state
 from tests.cases import listed
 from tests.unit.report.studies import analysed, change_plan, numbers, render, write_plan, write_run
@@ -238,18 +234,6 @@ def test_sizes_of_one_family_are_averaged_in_nats():
     assert c.unit == "nats"
     assert "averaged over 3 sizes" in " ".join(answer(found))
     assert [family_label(family) for family in found.families] == list(SIZES)
-
-
-def test_seeds_of_a_setting_are_those_that_looks_gave_its_variant():
-    looks = (Look(seeds=3, made="2026-11-23", claims=(), go_on=(SMALL,)),)
-    decisions = Decisions(plan={"looks": [3, 6], "variants": list(LEVELS)}, looks=looks)
-    rows = source_of_frame(frame(), Request(axis=("size",))).rows
-    design = replace(design_from(rows), seeds=tuple(range(1, 7)), decisions=decisions)
-    setting = SETTINGS[0]
-    assert len(design.seeds_of(setting, SMALL)) == 6
-    assert len(design.seeds_of(setting, "gelu")) == 3
-    assert len(design.seeds_of(replace(setting, places=(), variant=SMALL), "0.1M")) == 6  # sizes are compared
-    assert len(design.seeds_of(replace(setting, variant=LARGE), "linear")) == 3
 
 
 @pytest.mark.parametrize(("change", "said"), listed(__file__, "plans that cannot be"))

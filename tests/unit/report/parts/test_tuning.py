@@ -16,13 +16,12 @@ from report.analysis import Analysis
 from report.inputs.chosen_rates import TUNED_BY, Line, Tuned
 from report.page import warning_notes
 from report.part import Page
-from report.parts.tuning import PART, draw_tuning, most_decisive, narrowings
+from report.parts.tuning import PART, draw_tuning
 from report.significance.axes import Setting
 from report.significance.comparison import Comparison
 from report.statistics.tuning_curves import fit_curves, squared_regret, squared_regret_of_few
 from report.write import number_tables
-from scores.stages import Decisions, write_decisions
-from scores.tuning_trials import Further, Tuning
+from scores.tuning_trials import Tuning
 from tests.cases import listed
 from tests.unit.report import tuned_study
 from tests.unit.report.studies import analysed
@@ -191,11 +190,9 @@ def test_the_figure_has_a_panel_for_each_setting_and_variant(at_two_sizes: tuple
         assert any(y.shape == means.shape and np.allclose(y, means - means.min()) for y in drawn)
 
 
-@pytest.mark.parametrize(("options", "looks", "num_main"), listed(__file__, "noises of settings"))
-def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path, options, looks, num_main):
+@pytest.mark.parametrize(("options", "num_main"), listed(__file__, "noises of settings"))
+def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path, options, num_main):
     folder = tuned_study.write_study(tmp_path / "study", tuned_study.tune(**options))
-    if looks:
-        write_decisions(folder, Decisions(plan={"looks": list(looks), "variants": list(tuned_study.BEST)}))
     tuned = analysed(folder).tuned
     own, df = {}, num_main - 1 + tuned.lines[0].losses.shape[-1] - 1
     for line in tuned.lines:
@@ -205,79 +202,6 @@ def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path, op
     for line in tuned.lines:
         assert line.noise.variance == pytest.approx(drawn_to_usual(own, df)[str(line.variant)])
         assert line.noise.df == df + 2
-
-
-def test_the_card_says_which_tuning_runs_would_decide_most(found: Analysis) -> None:
-    own = at_own_rate(found, "kan")
-    (narrowed,) = (x for x in narrowings(found.tuned, own) if x.tuned == "kan")
-    assert (narrowed.values, narrowed.num_runs) == (RATES, 2 * 4)
-    line = line_of(found.tuned, "kan")
-    saved = line.selection.variance - line.selection_with_more.variance
-    assert narrowed.share == pytest.approx(np.sqrt(1 - saved / own.standard_error**2))
-    assert narrowed.share < 1
-
-    def at(p: float) -> Analysis:
-        return replace(found, comparisons=tuple(replace(c, p=p, p_corrected=p) for c in found.comparisons))
-
-    best, *others = most_decisive(found.tuned, at(0.5).overall(TUNED_BY))
-    assert {x.tuned for x in (best, *others)} == set(tuned_study.BEST)
-    assert len(others) == len(tuned_study.BEST) - 1
-    (step,) = PART.steps(at(0.5), found.tuned)
-    assert (step.power, step.num_runs, step.command) == (best.power, best.num_runs, "--decide 1")
-    assert list(PART.steps(at(0.0), found.tuned)) == []
-
-
-def with_further(
-    seeds: tuple[int, ...], diverged: tuple[float, int] | None = None, variants: tuple[str, ...] = ("kan",)
-) -> Tuning:
-    """The pretend study, of which variants were run at further seeds."""
-    further = tuple(
-        Further(
-            family=tuned_study.FAMILY,
-            places=(),
-            variant=variant,
-            field=tuned_study.FIELD,
-            values=RATES,
-            seeds=seeds,
-            losses=tuple(
-                tuple(None if (rate, s) == diverged else tuned_study.loss_at(variant, rate, s) for s in seeds)
-                for rate in RATES
-            ),
-        )
-        for variant in variants
-        if seeds
-    )
-    return replace(tuned_study.tune(), further=further)
-
-
-def test_further_tuning_runs_are_as_good_as_planned_ones_and_choose_nothing(found, tmp_path):
-    now, tuned = of_tuning(tmp_path / "further", with_further((104, 105)))
-    line, before = line_of(tuned, "kan"), line_of(found.tuned, "kan")
-    runs = losses_of_tuning("kan", (*tuned_study.TUNING_SEEDS, 104, 105))
-    assert line.losses == pytest.approx(runs)
-    assert line.means == pytest.approx(runs.mean(-1))
-    assert line.values[line.chosen] == 3e-3
-    assert line.selection.variance < before.selection.variance
-    assert line.selection.df == before.selection.df + 2
-    assert tuned.num_runs == found.tuned.num_runs
-    assert "Runs were added that choose nothing: 8 of `kan`." in section_of(now)
-    assert len(draw_tuning(now, tuned, tuned_study.FIELD)[0].axes) == len(tuned_study.BEST)
-
-
-def test_the_curve_of_all_seeds_is_that_of_a_tuning_that_planned_them(tmp_path: Path) -> None:
-    """Of every variant, so that what is usual is the same."""
-    _, added = of_tuning(tmp_path / "further", with_further((104,), variants=tuple(tuned_study.BEST)))
-    _, planned = of_tuning(tmp_path / "planned", tuned_study.tune(seeds=(*tuned_study.TUNING_SEEDS, 104)))
-    assert line_of(added, "kan").selection == line_of(planned, "kan").selection
-
-
-@pytest.mark.parametrize(("seeds", "diverged", "used"), listed(__file__, "diverged further seeds"))
-def test_a_further_seed_at_which_a_run_diverged_is_left_out(tmp_path, seeds, diverged, used):
-    _, tuned = of_tuning(tmp_path / "diverged", with_further(seeds, diverged))
-    _, without = of_tuning(tmp_path / "without", with_further(used))
-    line, wanted = line_of(tuned, "kan"), line_of(without, "kan")
-    assert line.selection == wanted.selection
-    assert line.of_curve == wanted.of_curve == RATES
 
 
 def test_what_two_fields_miss_adds_up(found: Analysis) -> None:

@@ -229,18 +229,6 @@ def test_the_regret_is_no_less_than_what_the_mean_at_the_choice_is_above_the_low
     assert at_lowest < 0.02**2
 
 
-def test_a_rate_without_the_further_seeds_is_as_if_it_had_them() -> None:
-    """The seeds differ by the same at all rates, so that nothing is lost."""
-    hard = np.array([0.0, 0.01, -0.02, 0.3, 0.1])
-    losses = 3.0 + 0.1 * (EVEN - EVEN[3])[:, None] ** 2 + hard
-    whole = fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
-    losses[[0, 6], 3:] = np.nan
-    found = fit_curves(EVEN, losses[None], [3], [1e-3], [9.0])
-    assert found.means == pytest.approx(whole.means)
-    assert squared_regret(found) == pytest.approx(squared_regret(whole))
-    assert (found.errors[..., [0, 6]] > whole.errors[..., [0, 6]]).all()
-
-
 def test_what_a_threefold_wrong_rate_costs() -> None:
     optimum = np.log(4e-3)
     means = _parabola(optimum)

@@ -66,7 +66,6 @@ def run(submit, monkeypatch) -> Callable[..., int]:
     monkeypatch.setattr(todo_module, "is_evaluated", lambda *_: True)
     monkeypatch.setattr(stages, "write_report", lambda *_: None)
     monkeypatch.setattr(stages, "summary", lambda _: "")
-    monkeypatch.setattr(stages, "take_look", lambda *_: None)
 
     def call(*flags: str, runner: Runner | None = None, **changes: Any) -> int:
         return submit(*flags, runner=runner or Runner(leave), **STUDY | changes)
