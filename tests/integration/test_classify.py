@@ -299,4 +299,4 @@ def test_any_saved_model_is_a_backbone(tokenizer, tmp_path, monkeypatch, evaluat
     assert set(zip(rows["family"], rows["variant"], strict=True)) == {("t5", "my-t5")}
     assert rows.groupby("head").size().to_dict() == {"linear frozen": 4, "fourier-kan frozen": 4}
     assert evaluate(other, "--suites", "blimp", "--workers", "1") == 2
-    assert "and only those score texts (embedded-pairs); give the run's folder" in capsys.readouterr().err
+    assert "and only those score texts (blimp); give the run's folder" in capsys.readouterr().err
