@@ -18,7 +18,7 @@ from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from report.document.html import to_html
 from report.document.markdown import plain
-from report.figures.style import to_png, to_svg
+from report.figures.style import to_svg
 from scores.rows import to_csv
 
 Drawing = tuple[Figure, str]
@@ -78,7 +78,7 @@ def write_document(document: Document, folder: Path, name: str = "report") -> Pa
         document: The page.
         folder: Where it goes; made if absent.
         name: Of ``NAME.html`` (one file that needs nothing beside it), ``NAME.json`` and ``NAME.md``, which
-            is written last. Beside them lie ``figures/*.svg``, ``figures/*.png`` and ``tables/*.csv``.
+            is written last. Beside them lie ``figures/*.svg`` and ``tables/*.csv``.
 
     Returns:
         The path of ``NAME.md``.
@@ -92,7 +92,6 @@ def write_document(document: Document, folder: Path, name: str = "report") -> Pa
         for figure, (plot, alt) in document.figures.items()
     }
     files: dict[str, str | bytes] = {**images}
-    files |= {f"{FIGURES}/{figure}.png": to_png(plot) for figure, (plot, _) in document.figures.items()}
     files |= {f"{TABLES}/{table}.csv": to_csv(rows) for table, rows in document.tables.items()}
     files[f"{name}.json"] = document.json
     apart = f"\n`{TABLES}/` is in the folder of the report, `docs/` is that of ffn-ablations.\n"
