@@ -17,7 +17,7 @@ from scores.suites import SUITES, SuiteSpec
 
 
 def _check_suite(name: object) -> object:
-    if name not in SUITES:
+    if name not in list(SUITES):  # which may be no text
         raise UsageError(f"{unknown_name('suite', name, SUITES)}; lm-eval's are under tasks (--tasks)")
     return name
 

@@ -51,6 +51,7 @@ _HINTS = {
         ("correction", "method", "test"), "leave it out: intervals are Welch's, corrected together"
     ),
     **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
+    "pairs": "pairs of your own are a suite: docs/adding-a-suite.md",
     "name": 'ffn={"my-name": MyFFN} names an FFN, run_name="my-run" the folder',
     **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
     **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),
@@ -185,7 +186,14 @@ def meant(name: str, keywords: Collection[str]) -> str | None:
 
 
 def as_yaml(value: Any) -> Any:
-    """Return a value as a YAML file would have it: no path, no number of NumPy."""
+    """Return a value as a YAML file would have it: no path, no number of NumPy.
+
+    Raises:
+        UsageError: For a tokenizer or a model, of which a file names the folder.
+    """
+    if hasattr(value, "save_pretrained") and not isinstance(value, type):
+        what = type(value).__name__
+        raise UsageError(f'a {what} is given by its folder: write .save_pretrained("mine"), and give "mine"')
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, list | tuple | range):

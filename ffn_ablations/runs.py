@@ -23,9 +23,11 @@ from base.families import family_of, get_family
 from base.files import write_text
 from base.records import read_json
 from base.run.folder_names import RunFolder
+from base.sections import leaf_fields
 from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
 from ffn_ablations.tables import Table, is_called
 from ffn_ablations.wording import shown_briefly
+from pretrain.config import RunConfig
 from pretrain.generate import GenerateArgs, model_folder
 from report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts, read_tables
 from report.inputs.study_checks import of_newest_sources
@@ -44,7 +46,7 @@ class Framed:
         """Return ``frame``."""
         return self.frame
 
-    to_pandas = to_frame
+    to_pandas = to_dataframe = to_frame
     df = property(to_frame)
 
     def keys(self) -> list[str]:
@@ -96,7 +98,7 @@ class Config(dict[str, Any]):
         found = [path for path in settings if name in (path, path.partition(".")[2])]
         if len(found) == 1:
             return settings[found[0]]
-        raise KeyError(str(unknown_name("setting", name, found or settings)))
+        raise KeyError(str(unknown_name("setting", name, found or [*sections, *settings])))
 
 
 yaml.SafeDumper.add_representer(Config, yaml.SafeDumper.represent_dict)
@@ -184,7 +186,7 @@ class Run(Trained):
         object.__setattr__(self, "facts", facts)
 
     other_names: ClassVar = {
-        "history": "curve", "curves": "curve", "path": "folder", "ffn": "variant",
+        **dict.fromkeys(("history", "log_history", "curves"), "curve"), "path": "folder", "ffn": "variant",
         **dict.fromkeys(("num_parameters", "num_params", "n_params"), "parameters"),
         **dict.fromkeys(("checkpoint", "checkpoint_path", "model_dir", "model_folder"), "model_path"),
         **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
@@ -546,7 +548,8 @@ def load_config(name: str | os.PathLike[str]) -> Config:
     Raises:
         UsageError: If there is none.
     """
-    return Config(read_yaml(find_config(Path(name), "config")))
+    sections = {path[0]: {} for path, _ in leaf_fields(RunConfig) if len(path) > 1}
+    return Config(sections | read_yaml(find_config(Path(name), "config")))
 
 
 @one_line_errors()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.typing import DataFrameGroupBy
 
 from base.errors import unknown_name
 
@@ -40,20 +43,32 @@ class Table(pd.DataFrame):
             return super().__repr__()
 
     def groupby(self, by: Any = None, *arguments: Any, **settings: Any) -> Any:  # type: ignore[bad-override]
-        """Group as pandas does."""
-        return super().groupby(self._known(by), *arguments, **settings)
+        """Group as pandas does; of the groups, a benchmark may be taken as a column may."""
+        groups = super().groupby(self._known(by), *arguments, **settings)
+        groups.__class__ = Groups
+        return groups
 
     def pivot(self, **names: Any) -> pd.DataFrame:  # type: ignore[bad-override]
         """Turn as pandas does; ``values`` may be a benchmark, whose scores are taken."""
-        known = {each: self._known(name) for each, name in names.items()}
-        values = known.get("values")
-        if isinstance(values, str) and values not in self.columns and "score" in self.columns:
-            return self[values].to_pandas().pivot(**known | {"values": "score"})
-        return super().pivot(**known)
+        rows, known = self._scores_of("values", names)
+        return rows.pivot(**known)
 
-    def pivot_table(self, *arguments: Any, **settings: Any) -> pd.DataFrame:  # type: ignore[bad-override]
-        """Turn and average as pandas does."""
-        return super().pivot_table(*arguments, **{each: self._known(name) for each, name in settings.items()})
+    def pivot_table(self, **names: Any) -> pd.DataFrame:  # type: ignore[bad-override]
+        """Turn and average as pandas does; ``values`` may be a benchmark, whose scores are taken."""
+        rows, known = self._scores_of("values", names)
+        return rows.pivot_table(**known)
+
+    def boxplot(self, column: Any = None, **names: Any) -> Any:  # type: ignore[bad-override]
+        """Draw as pandas does; ``column`` may be a benchmark, whose scores are taken."""
+        rows, known = self._scores_of("column", {"column": column, **names})
+        return rows.boxplot(**known)
+
+    def _scores_of(self, role: str, names: dict[str, Any]) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """Return the rows and the columns that are meant by names, of which one may be a benchmark."""
+        known = {each: self._known(name) for each, name in names.items()}
+        if isinstance(name := known.get(role), str) and name not in self.columns and "score" in self.columns:
+            return self[name].to_pandas(), known | {role: "score"}
+        return self.to_pandas(), known
 
     def _known(self, key: Any) -> Any:
         if isinstance(key, list):
@@ -84,6 +99,22 @@ class Table(pd.DataFrame):
             rows = names.unique() if has_names or "benchmark" in self.columns else []
             raise KeyError(str(unknown_name("column or row", key, [*map(str, self.columns), *rows])))
         return self.iloc[found.argmax()] if has_names and found.sum() == 1 else self.loc[found]
+
+
+class Groups(DataFrameGroupBy):
+    """Groups of a table: ``scores.groupby("ffn")["held-out-loss"]`` are the scores of that benchmark."""
+
+    keys: Any
+    """What the table was grouped by."""
+
+    def __getitem__(self, key: Any) -> Any:
+        names = self.obj["benchmark"].unique() if "benchmark" in self.obj.columns else ()
+        if key == "score" and len(names) > 1 and "benchmark" not in np.atleast_1d(self.keys):
+            told = f'these are scores of {" and ".join(names)}; take one, as groupby(...)["{names[0]}"]'
+            warnings.warn(told, stacklevel=2)
+        if not isinstance(key, str) or key in self.obj.columns or "score" not in self.obj.columns:
+            return super().__getitem__(OTHER_NAMES.get(key, key) if isinstance(key, str) else key)
+        return self.obj[key].groupby(self.keys)["score"]
 
 
 def _short(number: float) -> str:

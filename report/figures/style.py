@@ -216,7 +216,7 @@ def extremes(what: str, values: Mapping[Any, float | None], form: str) -> str:
 
 
 def settle(figure: Figure) -> None:
-    """Lay a figure out once and for all, so that SVG, PDF and PNG show the same however often they are drawn."""
+    """Lay a figure out once and for all, so that SVG, PDF and PNG show the same however often it is drawn."""
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
         figure.set_layout_engine(None)  # not "none", whose place holder costs one drawing more for each file

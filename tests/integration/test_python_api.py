@@ -108,8 +108,16 @@ def test_runs_are_scored_once_and_compared(runs: ffa.Runs) -> None:
     assert scores["held-out-loss"].equals(losses)
     turned = scores.pivot(index="seed", columns="ffn", values="held-out-loss")
     assert turned.stack().to_dict() == {(run.seed, run.variant): run.loss for run in runs}
-    with pytest.raises(KeyError, match="unknown column or row 'held-out'; did you mean 'held-out-loss'"):
-        scores.pivot(index="seed", columns="ffn", values="held-out")
+    means = {variant: runs[variant].loss.mean() for variant in runs.variants}
+    assert scores.groupby("ffn")["held-out-loss"].mean().to_dict() == pytest.approx(means)
+    assert scores.pivot_table(index="ffn", values="held-out-loss")["score"].to_dict() == pytest.approx(means)
+    assert scores.boxplot(column="held-out-loss", by="ffn").get_title() == "score"
+    for guess in (lambda: scores.pivot(values="held-out"), lambda: scores.groupby("ffn")["held-out"]):
+        with pytest.raises(KeyError, match="unknown column or row 'held-out'; did you mean 'held-out-loss'"):
+            guess()
+    with pytest.warns(match=r"these are scores of held-out-loss and embedded-pairs; take one, as groupby"):
+        scores.groupby("ffn")["score"].mean()
+    assert scores.groupby(["ffn", "benchmark"])["score"].mean().loc["gelu", "held-out-loss"] == means["gelu"]
     assert ffa.evaluate(runs, **PAIRS).equals(scores)  # nothing is scored twice
     assert runs[0].evaluate(**PAIRS).score.isin(scores.score).all()
     asked, study = {"primary": ["held-out-loss"]}, ffa.study(runs[0].folder.parents[2])
@@ -322,7 +330,8 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
         (lambda r: AutoModelForCausalLM.from_pretrained(r[2].model_path).config.ffn, "swish"),
         (lambda r: r[0].checkpoint == r[0].model_path, True), (lambda r: ffa.load_runs is ffa.load, True),
         (lambda r: [repr(each).partition("\n")[0] for each in (r, r[:1])], ["4 runs", "1 run"]),
-        (lambda r: ffa.load_config("tiny")["hidden_size"], 64),
+        (lambda r: ffa.load_config("tiny")["hidden_size"], 64), (lambda r: ffa.load_config("tiny").train, {}),
+        (lambda r: r.to_dataframe().equals(r.df) and r[0].log_history.equals(r[0].curve), True),
         (lambda r: r[1:2].to_csv(index=False).count("gelu,2"), 1),
         (lambda r: ffa.load(r[0].folder) == r[0], True),
         (lambda r: set(ffa.load(r[0].folder.parents[2])) == set(r), True),
@@ -519,6 +528,9 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: ffa.train(CONFIG, per_device_train_batch_size=8), "batch_size N are the rows"),
         (lambda runs: ffa.train(CONFIG, output_dir="here"), "did you mean runs_dir?"),
         (lambda runs: ffa.evaluate(runs, n=8), "did you mean max_pairs?"),
+        (lambda runs: ffa.evaluate(runs, pairs=[("a", "b")]), "are a suite: docs/adding-a-suite.md"),
+        (lambda runs: ffa.evaluate(runs, suites=[("a", "b")]), "unknown suite ['a', 'b']"),
+        (lambda runs: ffa.train(CONFIG, tokenizer=runs[0].tokenizer), 'write .save_pretrained("mine")'),
         (lambda runs: ffa.train(CONFIG, grid_size=8), 'ffn=("kan", {"grid_size": 3})'),
         (lambda runs: ffa.train(CONFIG, texts=[3]), "give a path, paths, or a list of texts"),
         (lambda runs: ffa.train(CONFIG, ffn=torch.nn.GELU()), 'write ffn="gelu"'),
