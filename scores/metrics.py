@@ -51,6 +51,8 @@ _GAINS = _words(
 )
 _SPREADS = _words("std(err|dev)?|sd|sem|ci|var|variance|min|max")
 """What stands beside a metric and is none."""
+_SETTINGS = re.compile(r"(^|_)num_|_(steps?|epochs?|tokens|stride|scale|spikes|weight)$")
+"""A name with a metric's word that is of a run's course or settings, as ``best_val_loss_step``."""
 _TURNED = _words(
     "neg(ative)?(?![a-z_]*likelihood)|minus|inv(erse)?|skill|gain|reduction|improvement|drop|decrease|increase|"
     "delta|diff(erence)?|change|saved|recovered|advantage|gap|false|fail(ed|ures?)?|non?_match|"
@@ -358,7 +360,7 @@ def looks_like_a_loss(name: str) -> bool:
 
 def is_known_score(name: str) -> bool:
     """Whether a column of a table is one of scores by its name, be it a suite's or a metric's."""
-    if _SPREADS.search(_plain(name)):
+    if _SPREADS.search(_plain(name)) or _SETTINGS.search(_plain(name)):
         return False
     is_word = looks_like_a_loss(name) or _GAINS.search(_plain(name)) is not None
     return is_word or known_metric(name) is not None or name.lower() in map(str.lower, SUITES)

@@ -43,6 +43,10 @@ _FAILED = r"(?i)diverged|diverges|div|failed|crashed|oom|nan"
 _UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|active|pending|pruned|false|no"
 _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run|s)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
 """A column that holds the scores of one seed, ``seed_1``, ``s1`` or ``blimp seed 1``."""
+_COUNTS_RUNS = re.compile(
+    r"(run|trial|exp(eriment)?|rep(licate|lication|eat|etition)?)(_?(id|no|nr|num(ber)?|index))?"
+)
+"""A column that numbers runs, and counts as the seed where nothing is called so."""
 _RUN = r"(?P<variant>.+?)(?:[-_. ](?P<seed>\d+))?$"
 """A column that holds the scores of one run; pandas numbers columns of one name, all but the first."""
 _PLACE = ("benchmark", "task", "group", "metric", "head")
@@ -343,7 +347,7 @@ def _told(table: pd.DataFrame, context: _Context) -> list[str]:
 
 
 def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
-    others = [x for x in _told(table, context) if not STEP.fullmatch(x)]
+    others = [x for x in _told(table, context) if not (STEP.fullmatch(x) or _COUNTS_RUNS.fullmatch(_key(x)))]
     said = {*context.request.lower_is_better, *context.request.higher_is_better}
     is_known = {x: x in said or is_known_score(x) for x in others}
     has_figures = {x: table[x].astype(str).str.match(r"\W*\d").any() for x in others}
@@ -445,6 +449,12 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
             raise context.error(" has no column variant; add one, or name it: --columns variant=COLUMN")
         cure = f"such as --columns variant={shlex.quote(texts[0])}: there are {first_few(texts, SHOWN)}"
         raise context.error(f" has no column variant; say which it is, {cure}")
+    if "seed" not in table.columns and (column := _run_numbers(table)):
+        context.notes.append(f"the column {column} tells runs apart, as seeds do")
+        seeds = table[column]
+        if not _is_number(seeds).all():
+            seeds = seeds.groupby(table["variant"]).transform(lambda runs: pd.factorize(runs)[0] + 1)
+        table = table.drop(columns=column).assign(seed=seeds)
     runs = ("family", "variant", "seed", *context.request.axis)
     groups = [x for x in (*runs, *_PLACE) if x in table.columns]
     _refuse_unread_places(table, groups, context)
@@ -457,11 +467,18 @@ def _numbered(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     return table.assign(seed=number.astype(str))
 
 
+def _run_numbers(table: pd.DataFrame) -> str | None:
+    """Return the column that tells the runs of every variant apart."""
+    columns = [x for x in table.columns if _COUNTS_RUNS.fullmatch(_key(x))]
+    of_variants = table.groupby("variant")
+    return next((x for x in columns if (of_variants[x].nunique() > 1).all()), None)
+
+
 def _refuse_unread_places(table: pd.DataFrame, groups: list[str], context: _Context) -> None:
-    """Refuse rows of which a column that is not read, as ``dataset``, has each value once in every arm."""
+    """Refuse rows of which a column that is not read, as ``dataset``, has each value as often in each arm."""
     num_rows = table.groupby(groups).size().max()
-    unread = [x for x in _told(table, context) if table[x].nunique() == num_rows > 1]
-    if apart := [x for x in unread if not table.duplicated([*groups, x]).any()]:
+    times = {x: num_rows / table[x].nunique() for x in _told(table, context) if table[x].nunique() > 1}
+    if apart := [x for x in times if (table.groupby([*groups, x]).size() == times[x]).all()]:
         what, others = ("run", "family") if "seed" in groups else ("variant", "seed, family")
         raise context.error(
             f": rows of one {what} differ in {apart[0]}, and nothing says what it is; write --axis "

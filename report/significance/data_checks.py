@@ -27,6 +27,8 @@ ARM = ["family", "variant"]
 FEWEST_DIGITS = 6
 """Of the scores that two runs share before one is taken for a copy."""
 MAX_DECIMALS = 8
+DETERMINED = 0.9
+"""Correlation within arms of losses of which one determines the other, but for rounding."""
 OUTLIER_LEVEL = 0.05
 PASTED_LEVEL = 0.002
 MOST_ITEMS = 100_000
@@ -39,19 +41,22 @@ NEAR_IN_NATS = 0.05
 """Share of the lowest loss by which that of an arm in the same unit may differ."""
 MOSTLY = 0.8
 """Share of an arm's runs that are alike in a column which goes with the variants."""
-_OF_FFN, _OF_RECIPE = (
+_OF_COST, _OF_RECIPE, _OF_PLACE, _OF_FFN = (
     re.compile(rf"(?<![a-z])(?:{words})(?![a-z])")
     for words in (
-        "n?params?|parameters|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|memory|"
-        "[gm]i?b|speed|throughput|per|cost|d_ff|ffn|mlp|inner|intermediate|expansion|width|activation|gated?|"
-        "glu|kind|type|grid|degree|splines?|knots?|rank|order|index|id|label|comments?|description|url|path|"
-        "file|mean|average|avg|median|std|sd|sem|stderr",
-        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|[a-z]*size|source|machine|host|node|gpus?|date|day|"
-        "device|hardware|tokenizer|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|precision|dtype|commit|"
-        "version|author|paper|lab",
+        "n?params?|parameters?|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|memory|"
+        "v?ram|[gm]i?b|speed|throughput|tps|cost|duration|best|seed|job",
+        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|batch|block|context|smoothing|warmup|decay|source|train|"
+        "tokenizer|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|precision|dtype|accumulat[a-z]*",
+        "machine|host|node|gpus?|date|day|device|hardware|commit|version|author|paper|lab",
+        "d_ff|d_model|ffn|mlp|inner|intermediate|expansion|width|dim|experts?|layers?|heads?|size|activation|act|"
+        "fn|gated?|glu|kind|type|category|learnable|grid|degree|splines?|knots?|rank|order|index|id|label|year|"
+        "comments?|description|url|path|file|mean|average|avg|median|std|sd|sem|stderr|min|max|p|value|verdict|"
+        "total|num|count|per",
     )
 )
-"""In names: what an FFN is or costs, and sums of runs; what models were trained or measured with."""
+"""In names: what an FFN costs, and what numbers runs; what models were trained with; where and by whom; what
+an FFN is."""
 SHOWN = 4
 EQUAL_ARMS = (
     "the same scores at every seed, judged as if they were independent; is one a copy, or do they not differ?"
@@ -125,7 +130,8 @@ def find_equal_arms(rows: pd.DataFrame) -> list[tuple[tuple[str, str], ...]]:
 def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
     """Find runs with the same scores throughout: whether these have so many digits that one was copied.
 
-    A percentage counts as one digit, as it may be a share of a few items; another score counts its decimals.
+    A percentage counts as one digit, as it may be a share of a few items; another score counts its decimals,
+    unless it is a loss that another one determines, as it does its perplexity.
     A run that scores zero in everything gives one answer to everything, and is taken for no copy. One rounded
     score alone is the same in two runs too often to be worth a word.
 
@@ -136,6 +142,7 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
     scored = rows[rows.benchmark != HELD_OUT] if (rows.benchmark != HELD_OUT).any() else rows
     table = scored.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index()
     table = table[(table.fillna(0.0) != 0).any(axis=1)]
+    counted = _not_determined(table)
     is_percent = np.array([is_percentage(name) for name in table.columns.get_level_values("metric")], bool)
     equal_runs: dict[tuple[RunKey, ...], bool] = {}
     for _, equal in table.groupby(list(table.columns), dropna=False, sort=False):
@@ -144,8 +151,8 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
         scores = equal.iloc[0]
         digits = sum(
             1 if share else len(f"{score:.{MAX_DECIMALS}f}".rstrip("0").partition(".")[2])
-            for score, share in zip(scores, is_percent, strict=True)
-            if not np.isnan(score)
+            for score, share, is_counted in zip(scores, is_percent, counted, strict=True)
+            if is_counted and not np.isnan(score)
         )
         # An arm that has no other run would be left with one.
         others = {run[:2] for run in table.index.difference(equal.index)}
@@ -153,6 +160,18 @@ def find_equal_runs(rows: pd.DataFrame) -> dict[tuple[RunKey, ...], bool]:
         if is_sure or scores.count() > 1:
             equal_runs[tuple(equal.index)] = is_sure
     return dict(sorted(equal_runs.items()))
+
+
+def _not_determined(table: pd.DataFrame) -> np.ndarray:
+    """Whether each column is no loss that goes with a finer one within arms."""
+    finest = table.nunique().argsort(kind="stable")[::-1].to_numpy()
+    within = (table - table.groupby(ARM).transform("mean")).iloc[:, finest]
+    is_loss = np.array([any(map(looks_like_a_loss, map(str, place))) for place in within.columns], bool)
+    alike = np.tril(within.corr().abs().to_numpy() > DETERMINED, -1) & is_loss & is_loss[:, None]
+    is_counted = np.ones(len(finest), bool)
+    for place in range(len(finest)):
+        is_counted[place] = not (alike[place] & is_counted).any()
+    return is_counted[np.argsort(finest)]
 
 
 def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
@@ -201,9 +220,10 @@ def _step(scores: np.ndarray) -> float:
 def find_confounds(rows: pd.DataFrame, columns: Iterable[str], places: list[str], level: str) -> list[str]:
     """Name further columns of a table that go with what is compared, such as ``steps``.
 
-    A column goes with it if it differs between levels that have one value each in four of five runs or more,
-    whole numbers also to two digits. Left out are, by their names, properties of an FFN and what it costs; a
-    name that is not known is believed where runs are repeated and a text does not just rename the levels.
+    A level has a value where four of five of its runs or more do. Of a column that names a recipe, two levels
+    with different ones are enough. Of all others, which may agree by chance, each level must have one, over
+    several runs; whole numbers are then compared to two digits, too. Left out are, by their names, properties
+    of an FFN and what it costs, and texts that rename the levels.
 
     Args:
         rows: One a run and place.
@@ -211,27 +231,46 @@ def find_confounds(rows: pd.DataFrame, columns: Iterable[str], places: list[str]
         places: Columns within which runs are compared.
         level: The column whose levels are compared.
     """
-    notes = []
-    for column in (x for x in columns if not (is_known_score(x) or _OF_FFN.search(_snake(x)))):
-        texts = rows[column].astype(str).str.strip()[rows[column].notna()]
-        numbers = pd.to_numeric(texts := texts[texts != ""], errors="coerce")
-        digits = (9, 2) if (numbers % 1 == 0).all() else (9,)
-        ways = [numbers.map(lambda x, n=n: f"{float(f'{x:.{n}g}'):,.9g}") for n in digits]
-        for values in ways if numbers.notna().all() else [texts]:
-            runs = rows.loc[values.index].groupby([*places, level, values.rename("value")]).size()
-            most, several = (runs.groupby([*places, level]).transform(x) for x in ("max", "sum"))
-            alike = runs[(runs == most) & (runs >= MOSTLY * several)].reset_index()
-            differing = alike[alike.groupby(places)["value"].transform("nunique") > 1]
-            for _, first in [*differing.groupby(places)][:1]:
-                is_name = values is texts and not first["value"].duplicated().any()
-                is_told = _OF_RECIPE.search(_snake(column)) or (several.max() > 1 and not is_name)
-                levels = first.groupby("value", sort=False)[level].agg(lambda x: _names(map(str, x), "and"))
-                does = f"what it does and what the {'FFN' if level == 'variant' else level} does"
-                note = f"`{column}` differs between {level}s ({_names(levels + ' ' + levels.index)}): {does}"
-                notes += [f"{note} cannot be told apart"] * bool(is_told)
-            if not differing.empty:
-                break
-    return notes
+    found = {column: _values_of_levels(rows, column, places, level) for column in columns}
+    what = "FFN" if level == "variant" else level
+    return [
+        f"`{column}` differs between {level}s ({_names(levels + ' ' + levels.index)}): what it does and what "
+        f"the {what} does cannot be told apart"
+        for column, levels in found.items()
+        if not levels.empty
+    ]
+
+
+def _values_of_levels(rows: pd.DataFrame, column: str, places: list[str], level: str) -> pd.Series:
+    """Return the levels of the first place in which they differ, by their values; none where they do not."""
+    name, nothing = _snake(column), pd.Series(dtype=object)
+    is_recipe = bool(_OF_RECIPE.search(name))
+    if _OF_COST.search(name) or not (is_recipe or _OF_PLACE.search(name) or _is_unknown(column, name)):
+        return nothing
+    texts = rows[column].astype(str).str.strip()[rows[column].notna()]
+    numbers = pd.to_numeric(texts := texts[texts != ""], errors="coerce")
+    are_numbers = bool(numbers.notna().all())
+    are_whole = are_numbers and bool((numbers % 1 == 0).all())
+    for digits in (9, 2) if are_whole else (9,):
+        written = numbers.map(lambda x, n=digits: f"{float(f'{x:.{n}g}'):,.9g}") if are_numbers else texts
+        runs = rows.loc[texts.index].groupby([*places, level, written.rename("value")]).size()
+        most, several = (runs.groupby([*places, level]).transform(x) for x in ("max", "sum"))
+        alike = runs[(runs == most) & (runs >= MOSTLY * several)].reset_index()
+        in_place = alike.groupby(places)
+        is_found = in_place["value"].transform("nunique") > 1
+        if not is_recipe or digits == 2:
+            num_levels = rows.loc[texts.index].groupby(places)[level].nunique().rename("levels")
+            is_whole = in_place["value"].transform("size") == alike.join(num_levels, on=places)["levels"]
+            is_found &= is_whole & (several.min() > 1)
+        for _, first in [*alike[is_found].groupby(places)][:1]:
+            is_name = not are_numbers and not first["value"].duplicated().any()
+            if is_recipe or _OF_PLACE.search(name) or not is_name:
+                return first.groupby("value", sort=False)[level].agg(lambda x: _names(map(str, x), "and"))
+    return nothing
+
+
+def _is_unknown(column: str, name: str) -> bool:
+    return not is_known_score(column) and not _OF_FFN.search(name)
 
 
 def _snake(name: str) -> str:
@@ -299,7 +338,8 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
     flat = arms[(arms["count"] > 1) & (arms["std"] < NO_SPREAD)]
     return [
         f"{benchmark}: all runs of {family} {', '.join(map(str, group.variant))} score exactly {mean:.4g}, "
-        "so these arms add no uncertainty to an interval; do the models tell the answers apart at all?"
+        "so these arms add no uncertainty to an interval; was one score copied, or do the models not tell "
+        "the answers apart?"
         for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
     ]
 

@@ -405,6 +405,26 @@ def test_a_column_that_goes_with_the_variant_is_told_as_a_confound(tmp_path: Pat
     assert [x for x in of_file.notes if "told apart" in x] == [f"{note} told apart"][: len(told)]
 
 
+@pytest.mark.parametrize(("column", "first"), [("run", 1), ("Trial", 1), ("exp_id", 30), ("replicate", "r")])
+def test_a_column_that_numbers_runs_is_the_seed_and_its_other_rows_are_refused(tmp_path: Path, column, first):
+    runs = [(variant, f"{first}{seed}") for variant in ("gelu", "kan") for seed in SEEDS]
+    scores = [[*run, 60 + place] for place, run in enumerate(runs)]
+    source = read_source(write(tmp_path / "scores.csv", [["variant", column, "blimp"], *scores]))
+    assert len(scores_of(source)) == len(runs)
+    assert source.notes == (f"the column {column} tells runs apart, as seeds do",)
+    several = [[*run, split, 60 + place] for place, run in enumerate(runs) for split in "abcd"]
+    path = write(tmp_path / "several.csv", [["variant", column, "split", "blimp"], *several])
+    with pytest.raises(UsageError, match="rows of one run differ in split, and nothing says what it is"):
+        read_source(path)
+
+
+def test_rows_that_a_column_of_any_name_groups_are_no_seeds(tmp_path: Path):
+    rows = [[v, x, 60 + n] for v in ("gelu", "kan") for x in "abc" for n in range(4)]
+    path = write(tmp_path / "scores.csv", [["variant", "fold", "blimp"], *rows])
+    with pytest.raises(UsageError, match="differ in fold, and nothing says what it is"):
+        read_source(path)
+
+
 def test_a_confound_is_looked_for_within_families_and_tells_of_the_factor():
     runs = [(f, v, s) for f in "fg" for v in ("gelu", "kan") for s in SEEDS]
     frame = pd.DataFrame(runs, columns=["family", "variant", "seed"]).assign(blimp=range(50, 62))

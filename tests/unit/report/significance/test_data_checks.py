@@ -115,6 +115,20 @@ def test_copies_are_found_in_many_scores(runs: int, arms: int, copies: int, step
     assert sum(data_checks.find_equal_runs(rows).values()) == copies * arms
 
 
+def test_losses_that_determine_each_other_are_no_proof_of_a_copy():
+    rng = np.random.default_rng(4)
+    units = {"eval_loss": lambda x: x, "perplexity": np.exp, "bits_per_byte": lambda x: x / 2.9}
+    for _ in range(40):
+        losses = rng.normal(3.2, 0.005, 20)
+        table = [
+            ("f", "abcd"[place // 5], place % 5, name, "all", name, round(of_loss(loss), 3))
+            for place, loss in enumerate(losses)
+            for name, of_loss in units.items()
+        ]
+        rows = normalise_rows(pd.DataFrame(table, columns=NAMES))
+        assert len(data_checks.clean_rows(rows)[0]) == len(rows)
+
+
 @pytest.mark.parametrize("kinds", ["abc", "aac", "aba", "aaa"])
 def test_variants_that_score_the_same_at_every_seed_are_named_whole(kinds: str):
     scores = {kind: np.random.default_rng(n).normal(60, 1, (4, 2)).round(1) for n, kind in enumerate("abc")}
