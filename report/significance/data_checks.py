@@ -45,14 +45,15 @@ _OF_COST, _OF_RECIPE, _OF_PLACE, _OF_FFN = (
     re.compile(rf"(?<![a-z])(?:{words})(?![a-z])")
     for words in (
         "n?params?|parameters?|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|memory|"
-        "v?ram|[gm]i?b|speed|throughput|tps|cost|duration|best|seed|job",
-        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|batch|block|context|smoothing|warmup|decay|source|train|"
-        "tokenizer|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|precision|dtype|accumulat[a-z]*",
+        "mem|v?ram|[gm]i?b|speed|throughput|tps|s|cost|energy|duration|best|converged|seeds?|runs?|job",
+        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|batch|block|context|layers?|heads?|smoothing|warmup|"
+        "decay|source|train|tokenizer|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|precision|dtype|"
+        "accumulat[a-z]*",
         "machine|host|node|gpus?|date|day|device|hardware|commit|version|author|paper|lab",
-        "d_ff|d_model|ffn|mlp|inner|intermediate|expansion|width|dim|experts?|layers?|heads?|size|activation|act|"
+        "d_ff|d_model|ffn|mlp|inner|intermediate|expansion|width|dim|experts?|size|activation|act|"
         "fn|gated?|glu|kind|type|category|learnable|grid|degree|splines?|knots?|rank|order|index|id|label|year|"
         "comments?|description|url|path|file|mean|average|avg|median|std|sd|sem|stderr|min|max|p|value|verdict|"
-        "total|num|count|per",
+        "total|num|n|count|per",
     )
 )
 """In names: what an FFN costs, and what numbers runs; what models were trained with; where and by whom; what
