@@ -252,17 +252,20 @@ def _unreadable(error: ArgumentError) -> UsageError:
 
 def _unknown(word: str, parser: ArgumentParser, hints: Mapping[str, str], before: str = "") -> UsageError:
     """Tell of a word that belongs to no flag, or not to the one before it; a flag may lack its section."""
+    # The dashes in front are alike in all flags, and would make any two of them seem close.
+    flags = {name.lstrip("-"): name for action in parser._actions for name in action.option_strings}
+    name, equals, value = word.lstrip("-+").partition("=")  # Hydra's are +name=value
+    typed = name.replace("_", "-")
+    hint = hints.get(re.sub(r"^(trainer|model|data|optim|train)\.", "", typed))  # as Lightning writes flags
+    close = closest_setting(typed, flags)
     if not word.startswith("-"):
         switch = "a switch is --FLAG or --no-FLAG; " * (word.lower() in ("true", "false"))
         behind = f" behind {before}" if before else ""
-        cure = hints.get(before, f"{switch}--help lists all flags")
+        meant = equals and (hint or (close and f"write {flags[close]} {value}"))
+        cure = meant or hints.get(before, f"{switch}--help lists all flags")
         return UsageError(f"{word!r} is one word too many{behind}; {cure}")
-    typed = word.partition("=")[0]
-    if hint := hints.get(typed.lstrip("-").removeprefix("trainer.")):  # as Lightning writes flags
+    if hint:
         return UsageError(f"unknown flag {word}; {hint}")
-    # The dashes in front are alike in all flags, and would make any two of them seem close.
-    flags = {name.lstrip("-"): name for action in parser._actions for name in action.option_strings}
-    close = closest_setting(typed.lstrip("-"), flags)
     return UsageError(
         f"unknown flag {word}, {did_you_mean(close and flags[close], '--help lists all flags')}"
     )

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from base.errors import LONGEST_SHOWN, UsageError, closest, unexpanded
 from base.files import CODE_ROOT
 from base.run.folder_names import StudyFolder
-from base.sections import check
+from base.sections import NOT_FILLED_IN, check
 
 Config = TypeVar("Config", bound=BaseModel)
 
@@ -52,8 +52,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: If the file is missing, is not text or YAML, or holds something other than a mapping.
     """
+    text = ""
     try:
-        values = copy.deepcopy(_parse(Path(path).read_text(encoding="utf-8")))
+        text = Path(path).read_text(encoding="utf-8")
+        values = copy.deepcopy(_parse(text))
     except OSError as error:
         cut = str(path)[:LONGEST_PATH_SHOWN]
         raise UsageError(f"{cut}: cannot be read ({error.strerror}); give the path of a YAML file") from None
@@ -67,6 +69,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         cure = "" if "twice" in reason else "; begin keys of one level in one column, close what is opened"
         if "any token" in reason:
             cure = "; indent by spaces, not tabs, and quote what begins with @"
+        cure = f"; {NOT_FILLED_IN}" if "${" in text else cure
         raise UsageError(f"{path}: is not valid YAML: {place}{' '.join(reason.split())}{cure}") from None
     if values is None:
         return {}
@@ -142,7 +145,8 @@ def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     beside = {path.stem: path for path in (folder / name).parent.glob("*.y*ml")}
     if not is_folder and (near := closest(name.stem, beside)):
         raise UsageError(f"{kind} {folder / name} does not exist; did you mean {beside[near]}?")
-    close = None if is_folder else closest(word, files)
+    own = folder / f"{word}.yaml"
+    close = (own if own.exists() else word * (word in files)) if is_folder else closest(word, files)
     others = [other for other in FOLDERS if is_name and word in shipped(other)]
     hint = f"{word} is a {others[0]}; the" if others else f"did you mean {close}? The" if close else "the"
     place = str(folder / name)
@@ -192,7 +196,7 @@ def near_file(path: Path) -> str:
     wrong = next((x for x in reversed(path.parents) if not x.exists()), path)
     close = closest(wrong.name, sorted(each.name for each in wrong.parent.glob("*")))
     meant = wrong.with_name(close or wrong.name) / path.relative_to(wrong)
-    return f"did you mean {meant}? " if meant.exists() else ""
+    return f"did you mean {meant}? " if meant.exists() and meant != path else ""
 
 
 SEED_END = 2**32

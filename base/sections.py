@@ -33,7 +33,7 @@ class Section(BaseModel):
     short_names: ClassVar[Mapping[FieldPath, str]] = {}
     """Fields that have a second, shorter name, such as ``ffn`` for ``model.ffn``."""
     hints: ClassVar[Mapping[str, str]] = {}
-    """Flags and keys that mean something else elsewhere: what to write here."""
+    """Flags and keys that mean something else elsewhere, and keys of mappings: what to write here."""
     common: ClassVar[tuple[str, ...]] = ()
     """Fields by their dotted names that ``--help`` lists, as ``--help all`` lists all; without any, all."""
 
@@ -109,6 +109,7 @@ def closest_setting(typed: str, names: Collection[str]) -> str | None:
 
 
 Config = TypeVar("Config", bound=BaseModel)
+NOT_FILLED_IN = "${...} is not filled in here; write the value"
 
 PLAIN = {
     r", (unable to|got a number) .*| after validation, .*": "",
@@ -178,7 +179,8 @@ def explain(
     # What may have one of several types is wrong in several ways.
     ways = dict.fromkeys(_sentence(each) for each in errors if _locate(model, each["loc"])[0] == path)
     sentence = " or ".join(ways).replace(" or must be ", " or ")
-    return UsageError(f"{where}{sentence}{_shown_value(first, flag)}")
+    example = getattr(model, "hints", {}).get(place) if "mapping" in sentence else None
+    return UsageError(f"{where}{sentence}{_shown_value(first, flag)}{f', {example}' if example else ''}")
 
 
 def _locate(model: type, location: Sequence[str | int]) -> tuple[FieldPath, str, list[Any]]:
@@ -241,4 +243,5 @@ def _shown_value(error: Any, flag: str | None) -> str:
     cure = f"; write {float(share[1]) / 100:g}" if share else ""
     if error["type"] == "float_parsing" and re.fullmatch(r"[-+]?\d+,\d+(e[-+]?\d+)?", str(value)):
         cure = "; a decimal is written with a point"
+    cure = f"; {NOT_FILLED_IN}" if "${" in str(value) else cure
     return f" (is {str(value)[:LONGEST_SHOWN] if flag else shown(value)}){cure}"

@@ -45,6 +45,8 @@ COMMANDS = {typed: Command(*each) for typed, each in _COMMANDS.items()}
 OTHER_WORDS = {"logs": "study status", "stop": "study cancel", "submit": "study run", "resume": "study run"}
 OTHER_WORDS |= {"presets": "list studies", "configs": "list studies", "score": "eval", "compare": "report"}
 OTHER_WORDS |= {".yaml": "study run", ".csv": "report", ".xlsx": "report", ".py": "try", "train.py": "train"}
+OTHER_WORDS |= {"fit": "train", "test": "eval", "agent": "study run", "delete": "rm -r runs/STUDY"}
+OTHER_WORDS |= {"sweep": "study run, with axes: or tune: in its file"}
 """Commands by what other tools call them, and by the ending of what they take."""
 
 HELP = ("--help", "-h", "help")

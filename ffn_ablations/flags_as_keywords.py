@@ -140,8 +140,8 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
     values: dict[FieldPath, Any] = {}
     names: dict[FieldPath, str] = {}
     for name in keywords:
-        if name not in _ALIASES and (hint := kind.hints.get(name.replace("_", "-"))):
-            hint = re.sub(r"--([\w.-]+)", lambda flag: as_keyword(flag[1]), hint)
+        if name not in {*_ALIASES, *_MEANT} and (hint := kind.hints.get(name.replace("_", "-"))):
+            hint = re.sub(r"--([\w.-]+)", lambda flag: as_keyword(flag[1].rpartition(".")[2]), hint)
             raise KeywordError(f"unknown setting {name!r}; {hint}")
     for name, value in _flat(keywords, paths, others=others):
         path = paths[as_keyword(name)]

@@ -276,6 +276,11 @@ _LACKS = {
 """Fields of ``model:`` that not every family has: what those that lack one do, as a value and in words."""
 
 
+_ROWS_OF_A_STEP = "--batch-size N are the rows of a step, cut into passes by itself"
+_OWN_TEXTS = "--data.source files --data.train-files FILE are your own"
+_SEVERAL = "a run has one variant; several are a study, variants: [gelu, swiglu] in its file: study run FILE"
+
+
 class RunConfig(Section):
     """What a user wrote of one pretraining run; None where the project is to decide."""
 
@@ -299,18 +304,26 @@ class RunConfig(Section):
     hints: ClassVar = {
         "per-device-train-batch-size": "--batch-size N are the rows of a step, over all passes and devices; "
         "--train.per-device-train-batch-size N the most rows of one forward pass",
-        "gradient-accumulation-steps": "--batch-size N are the rows of a step, cut into passes by itself",
-        **dict.fromkeys(("texts", "train-file"), "--data.source files --data.train-files FILE are your own"),
+        **dict.fromkeys(("gradient-accumulation-steps", "accumulate-grad-batches"), _ROWS_OF_A_STEP),
+        **dict.fromkeys(("texts", "train-file", "dataset", "dataset-name"), _OWN_TEXTS),
         **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
-        "--ffn": "a run has one; several are a study, variants: [gelu, swiglu]",
+        **dict.fromkeys(("--ffn", "m", "multirun"), _SEVERAL),
+        "--seed": "several are --seeds 1 2 3",
+        "min-lr": "linear and cosine end at 0; --optim.lr-scheduler-type has other shapes",
+        "eval-interval": "write --train.eval-steps",
+        "dropout": "write --model.hidden-dropout and --model.attention-dropout",
+        "compile": "switches: --train.compile-model (model), --train.torch-compile (FFN); off with no-",
         "activation": "write --ffn",
         "max-epochs": "write --epochs",
         "accelerator": "write --device cpu or --device cuda",
         "devices": "several GPUs train one run: accelerate launch -m pretrain.train tiny",
-        "wandb-project": "write --tracker wandb; its project is --study",
-        **dict.fromkeys(("n-layer", "n-embd"), "write --model.num-hidden-layers and --model.hidden-size"),
+        **dict.fromkeys(("wandb-project", "wandb-log"), "write --tracker wandb; its project is --study"),
+        **dict.fromkeys(("n-layer", "n-layers", "num-layers"), "write --model.num-hidden-layers"),
+        **dict.fromkeys(("n-head", "n-heads", "num-heads"), "write --model.num-attention-heads"),
+        **dict.fromkeys(("n-embd", "d-model"), "write --model.hidden-size"),
+        "d-ff": "write --model.intermediate-size",
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
-        "config": "write it first, without a flag, as in: train tiny",
+        **dict.fromkeys(("config", "config-name"), "write it first, without a flag, as in: train tiny"),
         **dict.fromkeys(
             ("resume", "resume-from-checkpoint", "init-from"),
             "what was interrupted goes on when it is given again; another --max-steps is another run",

@@ -100,7 +100,8 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path}: is a folder, and one file is needed, for example {path}/train.jsonl")
     if not path.is_file():
-        raise absent(path, f"{path}: no such file; check the path{unexpanded(path)}")
+        hub = "; from the hub: load_dataset(NAME, split='train').to_json('texts.jsonl')" * (not path.suffix)
+        raise absent(path, f"{path}: no such file; check the path{unexpanded(path)}{hub}")
     if format_of(path) is None:
         raise UsageError(
             f"{path}: unknown format; allowed are {', '.join(FORMATS)}; plain text by another name must end "

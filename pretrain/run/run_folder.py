@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from base.config_input import near_file, read_yaml
 from base.errors import OccupiedError, UsageError
 from base.files import damage, remove_leftovers, sole_holder, write_text
+from base.printing import first_few
 from base.run.folder_names import RunFolder
 from base.run.manifest import config_hashes, read_completion
 from base.sections import Typed
@@ -110,7 +111,9 @@ def read_run(path: Path) -> ResolvedConfig:
         what = (
             f"is no run folder (it has no {folder.config_file.name})" if path.exists() else "no such folder"
         )
-        raise UsageError(f"{path}: {what}; {near_file(path)}give runs/<study>/<family>/<variant>/<run>")
+        runs = [str(file.parent) for file in sorted(folder.path.glob(f"*/{folder.config_file.name}"))]
+        hint = f"did you mean {first_few(runs, 3)}? " if runs else near_file(path)
+        raise UsageError(f"{path}: {what}; {hint}give runs/<study>/<family>/<variant>/<run>")
     name = str(folder.config_file)
     config = resolve_sources(Sources(read_yaml(folder.config_file), Typed({}, {}), (), name), is_begun=True)
     present = config_hash(config)

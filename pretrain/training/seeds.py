@@ -65,7 +65,9 @@ def find_configs(
     Raises:
         UsageError: As ``resolve_sources``, or for seeds that cannot be used.
     """
-    single = typed.values.get(("seed",))
+    single, ffn = typed.values.get(("seed",)), typed.values.get(("model", "ffn"))
+    if isinstance(ffn, str) and "," in ffn and ".py" not in ffn:
+        raise UsageError(f"--ffn {ffn}: {RunConfig.hints['--ffn']}")
     if several is None:
         if isinstance(single, str) and re.search(r"\d[-,]\d", single):
             raise UsageError(f"--seed {single} is several seeds: --seeds {single}")

@@ -59,7 +59,9 @@ def _read_all(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         try:
             content = read_json(file)
-            if isinstance(content, dict) and {"results", "configs", "versions"} <= content.keys():
+            if isinstance(content, dict) and {"results", "versions"} <= content.keys():
+                if "configs" not in content:
+                    raise KeyError("configs")
                 measured += _scores(content, file)
         except UsageError as error:
             if file == path or file.match("results_*.json"):
@@ -67,7 +69,7 @@ def _read_all(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             notes.append(f"not read: {error}")
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else first_line(error)
-            raise UsageError(f"{file} is not as {LABEL} are ({what}); was it edited?") from None
+            raise UsageError(f"{file} is not as {LABEL} of 0.4 are ({what}); too old, or edited?") from None
     return measured, notes
 
 

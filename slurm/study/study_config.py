@@ -111,6 +111,11 @@ class StudyConfig(Section):
         for path, _ in leaf_fields(RunConfig)
         for name in path
         if len(path) == 2
+    } | {
+        "evaluation": "as {suites: [embedded-pairs]}",
+        "config": "as {optim: {max_steps: 100}}",
+        "sizes": "as {small: {model: {hidden_size: 64}}}",
+        "axes": "as {optim.learning_rate: [0.001, 0.003]}",
     }
 
     name: Annotated[str, AfterValidator(check_name)]

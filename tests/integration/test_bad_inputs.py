@@ -18,7 +18,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("world")
     (path / "folder").mkdir()
     for name, content in files().items():
-        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(content)
     return path
 

@@ -95,6 +95,7 @@ def test_options_are_one_value_and_paths_are_texts() -> None:
     [
         ({"fnn": "kan"}, "unknown setting 'fnn', did you mean ffn?"),
         ({"warmupratio": 3}, "unknown setting 'warmupratio', did you mean warmup_ratio?"),
+        ({"dropout": 0.1}, "unknown setting 'dropout'; write hidden_dropout and attention_dropout"),
         ({"optim": {"maxsteps": 3}}, "unknown setting 'optim.maxsteps', did you mean optim.max_steps?"),
         ({"optim": 3}, "optim is a section: give a mapping of settings, not 3"),
         ({"ffn": "kan", "model": {"ffn": "gelu"}}, "ffn and model.ffn are the same setting; give it once"),

@@ -150,3 +150,13 @@ def test_odd_files_of_a_results_folder_stop_nothing(name: str, tmp_path: Path):
     assert is_named == (name not in ("list.json", "._results_2026-01-01T00-00-00.json"))
     with pytest.raises(UsageError, match=r"is not JSON|no result file"):
         read_source(tmp_path / name)
+
+
+def test_results_of_an_lm_eval_before_0_4_are_named(tmp_path: Path):
+    path = tmp_path / "gelu_s1.json"
+    path.write_text('{"results": {"arc_easy": {"acc": 0.3}}, "versions": {"arc_easy": 0}, "config": {}}')
+    for place in (path, tmp_path):
+        with pytest.raises(
+            UsageError, match=r"gelu_s1.json is not as .* of 0.4 are \(no 'configs'\); too old"
+        ):
+            read_source(place)
