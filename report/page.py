@@ -115,7 +115,7 @@ def _step(analysis: Analysis, step: NextStep) -> str:
         goal, premise = "the equivalence", "there is no difference"
     return (
         f"{step.text} ({step.num_runs:,} runs{cost}) would show {goal} of {step.compared} in "
-        f"{step.power:.0%} of studies, if {premise}{command}."
+        f"at least {step.power:.0%} of studies, if {premise}{command}."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from report.analysis import Analysis
-from report.document.markdown import listed, title, unit_name
+from report.document.markdown import listed, span, title, unit_name
 from report.part import Page, Part, Section
 from report.statistics.looks import PlannedLooks
 from report.statistics.welch import one_sided_level
@@ -100,7 +100,7 @@ def _looks(analysis: Analysis) -> str:
     return (
         f"The study was to be looked at with {planned} runs in every arm, and each comparison's level is "
         "spent over these looks as O'Brien and Fleming do (Lan and DeMets 1983): the error rates hold over "
-        "all looks together."
+        "all looks together, unless one follows the last planned."
     )
 
 
@@ -148,8 +148,17 @@ def _limits(analysis: Analysis) -> list[str]:
 
 
 def checks(analysis: Analysis, result: object) -> Iterator[str]:
-    """Say what of the study was changed after it began."""
+    """Say what of the study was changed after it began, and which look this is."""
     yield from filter(None, [analysis.source.design.changed])
+    looks, runs = analysis.inference.looks, [c.fewest_runs for c in analysis.claims]
+    if isinstance(looks, PlannedLooks) and runs:
+        planned = ", ".join(map(str, looks.plan))
+        yield f"This look is at {span(runs, '.0f')} runs in every arm, planned were looks at {planned}."
+        if max(runs) > looks.plan[-1]:
+            yield (
+                "Beyond the last planned look the error rates do not hold: judge by the report at a planned "
+                "number of runs, and name all looks beforehand."
+            )
 
 
 PART = Part(name="methods", section=section, checks=checks)

@@ -17,7 +17,8 @@ from report.document.markdown import amount, family_label, records_table, span, 
 from report.part import NextStep, Page, Part, Section
 from report.significance.arms import ArmTable, Sample
 from report.significance.axes import Benchmark, Family
-from report.significance.comparison import EQUIVALENT, NEGLIGIBLE, SHOWN, Comparison, Inference
+from report.significance.comparison import SHOWN, Comparison, Inference
+from report.statistics.looks import PlannedLooks
 from report.statistics.power import (
     MAX_RUNS,
     POWER,
@@ -35,7 +36,8 @@ class Power:
     """What a comparison finds with 80% power, at the level of its interval; named as in tables/power.csv.
 
     Differences are in the comparison's unit, seeds are those of every arm. None: no number, or more seeds
-    than are looked for.
+    than are looked for. Under a plan of looks, seeds are for the level of its last look; more than that has
+    are those of a new study that is read once.
     """
 
     comparison: Comparison
@@ -48,7 +50,8 @@ class Power:
     seeds_to_detect_margin: int | None
     """To find a true difference as large as the margin."""
     seeds_for_equivalence: int | None
-    """To show equivalence at the margin, in every family and by itself, where there is no difference."""
+    """To show equivalence at the margin, in every family, where there is no difference; by the next step of
+    Holm's correction over those not shown yet."""
 
     @property
     def seeds(self) -> int | None:
@@ -62,24 +65,28 @@ class Power:
         return min((seeds for seeds in possible if seeds is not None), default=None)
 
 
-def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_tests: int) -> Power:
+def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, group: list[Comparison]) -> Power:
     """Work out what an estimable comparison would need, its arms' variances being the true ones.
 
     Args:
         arms: All runs of its outcome.
         comparison: What was found.
-        inference: Level and pairing.
-        num_tests: Among how many it is corrected, where its interval has no level.
+        inference: Level, looks and pairing.
+        group: Estimable comparisons that it is corrected with, itself among them.
     """
     sample = arms.sample(comparison.contrast, comparison.families, inference.paired)
     variances = [noise.variance for noise in sample.noises]
     effect = abs(float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])))
-    level = comparison.level_simultaneous or inference.level / num_tests
+    level = comparison.level_simultaneous or inference.level / len(group)
     detectable = minimum_detectable_effect(comparison.standard_error or 0.0, comparison.df or 0.0, 1 - level)
     margin = comparison.margin
+    num_open = max(1, sum((c.p_equivalence_holm or 0.0) >= inference.level for c in group))
 
     def seeds_to_detect(difference: float) -> int | None:
-        return runs_to_detect(difference, variances, sample.weights, level, choice=sample.choice)
+        return inference.looks.runs_needed(
+            lambda level: runs_to_detect(difference, variances, sample.weights, level, choice=sample.choice),
+            comparison.look.p(level),
+        )
 
     return Power(
         comparison=comparison,
@@ -87,7 +94,9 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
         detectable_difference=detectable,
         seeds_to_detect_estimate=seeds_to_detect(effect),
         seeds_to_detect_margin=None if margin is None else seeds_to_detect(margin),
-        seeds_for_equivalence=_seeds_for_equivalence(sample, margin, inference.level),
+        seeds_for_equivalence=inference.looks.runs_needed(
+            lambda level: _seeds_for_equivalence(sample, margin, level / 2), 2 * inference.level / num_open
+        ),
     )
 
 
@@ -161,7 +170,7 @@ class MetricPower:
 
 
 def _row(
-    arms: ArmTable, comparisons: tuple[Comparison, ...], num_claims: int, inference: Inference
+    arms: ArmTable, comparisons: tuple[Comparison, ...], claims: list[Comparison], inference: Inference
 ) -> MetricPower:
     families = comparisons[0].families
     variants = [v for v in arms.variants() if all(len(arms.runs.get((f, v), ())) for f in families)]
@@ -171,9 +180,7 @@ def _row(
     keys = [key for key, arm in arms.runs.items() if key[0] in families and len(arm)]
     return MetricPower(
         comparisons=comparisons,
-        power=tuple(
-            power_of(arms, c, inference, num_claims if c.is_primary else len(estimable)) for c in estimable
-        ),
+        power=tuple(power_of(arms, c, inference, claims if c.is_primary else estimable) for c in estimable),
         spreads=spreads,
         num_arms=len(keys),
         num_above_chance=sum(key in arms.above_chance for key in keys),
@@ -183,9 +190,8 @@ def _row(
 def compute(analysis: Analysis) -> tuple[MetricPower, ...] | None:
     """Describe every metric, averaged over families and in each; None where nothing is estimable."""
     comparisons = analysis.comparisons
-    num_claims = sum(c.is_primary and c.p is not None for c in comparisons)
     rows = tuple(
-        _row(arms, tuple(analysis.of(name, family)), num_claims, analysis.inference)
+        _row(arms, tuple(analysis.of(name, family)), analysis.claims, analysis.inference)
         for name, arms in analysis.tables.items()
         for family in dict.fromkeys(c.family for c in comparisons if c.benchmark == name)
     )
@@ -240,14 +246,8 @@ def checks(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[str]:
         margin = amount(leading.margin, leading.comparisons[0])
         is_seen = leading.detectable <= leading.margin
         default = "default " * leading.comparisons[0].metric.is_default_margin
-        is_shown = any(
-            c.verdict in (*NEGLIGIBLE, EQUIVALENT)
-            for c in analysis.claims
-            if c.benchmark == leading.benchmark
-        )
-        unless_shown = "" if is_shown else ", so equivalence is out of reach"
         sentence += f"; the {default}margin, {margin}, is " + (
-            "larger, so what matters is found" if is_seen else f"smaller{unless_shown}"
+            "larger, so what matters is found" if is_seen else "smaller, so what matters may be missed"
         )
     yield f"{sentence}."
 
@@ -270,13 +270,21 @@ def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextSte
     needed = min(possible, key=lambda p: p.seeds or 0)
     current = max(needed.comparison.fewest_runs, 1)
     seeds = max(needed.seeds or 0, current + 1)
+    looks, before = analysis.inference.looks, ""
+    done = analysis.runs.groupby(["family", "variant"]).run_id.nunique().to_dict()
+    if isinstance(looks, PlannedLooks) and seeds > looks.plan[-1]:
+        done, before = {}, f"No further look of the plan has {POWER:.0%} power; a new study, read once, with "
+    elif isinstance(looks, PlannedLooks):
+        following, seeds = next(n for n in looks.plan if n > current), looks.plan[-1]
+        before = f"The plan's next look is at {following} runs in every arm; its last with "
+    arms = itertools.product(analysis.families, analysis.variants)
     yield NextStep(
-        text=f"{seeds} seeds in every arm",
+        text=f"{before}{seeds} seeds in every arm",
         compared=named(analysis, needed.comparison),
         is_equivalence=needed.seeds != needed.seeds_to_detect_estimate,
-        command=f"--seeds {_seed_list(analysis, seeds)}",
+        command=f"--seeds {_seed_list(analysis, seeds)}" if done else "",
         power=POWER,
-        num_runs=(seeds - current) * len(analysis.variants) * len(analysis.families),
+        num_runs=sum(max(0, seeds - done.get(arm, 0)) for arm in arms),
     )
 
 

@@ -22,7 +22,7 @@ its place looks at every n from 3 to 10 would be wrong in 5.1% of studies, simul
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -154,6 +154,10 @@ class OneLook:
         """Return the level itself."""
         return level
 
+    def runs_needed(self, needed: Callable[[float], int | None], level: float) -> int | None:
+        """Return how many runs in every arm a test at the level needs."""
+        return needed(level)
+
 
 @dataclass(frozen=True)
 class PlannedLooks:
@@ -173,6 +177,20 @@ class PlannedLooks:
         """Return the looks up to this one: planned, and itself."""
         before = self.plan[:-1] if num_runs > self.plan[-1] else self.plan
         return (*(n for n in before if n < num_runs), num_runs)
+
+    def runs_needed(self, needed: Callable[[float], int | None], level: float) -> int | None:
+        """Return how many runs in every arm the last look needs, or a new study where the plan is too short.
+
+        Args:
+            needed: Returns the number for the level of one test; None for too many.
+            level: Of all looks together, and of the only test of a new study.
+        """
+        last = self.plan[-1]
+        runs = needed(self.at(last).nominal(level))
+        if runs is not None and runs <= last:
+            return runs
+        runs = needed(level)
+        return None if runs is None else max(runs, last + 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -417,7 +417,7 @@ def test_only_steps_that_decide_are_proposed_the_most_for_each_run_first():
     part = Part(name="mine", compute=bool, section=lambda *_: None, steps=lambda *_: steps)
     found = replace(analysed(frame(0)), parts=(part,), results={"mine": True})
     first, second, *care = next_steps(found)
-    assert first.startswith("few runs (10 runs) would show a difference of `kan` in 60% of studies")
+    assert first.startswith("few runs (10 runs) would show a difference of `kan` in at least 60% of studies")
     assert second.startswith("many runs (40 runs)")
     assert care == ["Added runs are a second reading (docs/statistics.md)."]
     design = replace(found.source.design, written=True, typed="my.yaml --trust-remote-code")
