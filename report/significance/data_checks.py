@@ -31,6 +31,7 @@ DETERMINED = 0.9
 """Correlation within arms of losses of which one determines the other, but for rounding."""
 OUTLIER_LEVEL = 0.05
 PASTED_LEVEL = 0.002
+FEWEST_COLLAPSED = 4
 MOST_ITEMS = 100_000
 """Of a test set that scores may be shares of."""
 _OF_FEW_VALUES = re.compile(r"(?i)f1|mcc|matthews|corr|auc")
@@ -181,12 +182,15 @@ def find_pasted(rows: pd.DataFrame) -> list[tuple[str, str]]:
     In the order of seeds the equal pairs at each distance are held against a Poisson law: two normal scores
     of standard deviation s, in steps of d, are equal with probability d / (2 sqrt(pi) s); several are all
     equal with no more than the least of theirs, for which the first few are looked at. The level of 0.2%
-    is over all distances, each arm and all arms together (Bonferroni).
+    is over all distances, each arm and all arms together (Bonferroni). Left out are runs of which each score
+    is that of a quarter of all: they collapsed, as to one answer for every question.
 
     Args:
         rows: What ``normalise_rows`` returns, each key once.
     """
     table = rows.set_index([*RUN, *SCORE])["score"].unstack(SCORE).sort_index().dropna(axis=1)
+    times = table.apply(lambda scores: scores.map(scores.value_counts()))
+    table = table[~(times >= max(FEWEST_COLLAPSED, len(table) / 4)).all(axis=1)]
     arms = table.groupby(ARM)
     shares = [
         _step(table[place].to_numpy()) / np.sqrt(square)

@@ -209,6 +209,19 @@ def test_seeds_that_were_copied_repeat_more_than_rounding_does(scores, num_arms,
     assert [data_checks.PASTED in note for note in data_checks.clean_rows(rows)[1]] == [True] * bool(pasted)
 
 
+def test_collapsed_runs_are_no_pasted_ones():
+    rng, arms = np.random.default_rng(1), np.repeat(range(4), 5)
+    for share in (0.6, 0.8, 1.0):
+        for _ in range(30):
+            scores = rng.normal(60, 2, (20, 2)).round(2)
+            scores[rng.random(20) < share] = 50.0
+            assert data_checks.find_pasted(rows_of_runs(scores, arms)) == []
+    scores = rng.normal(60, 2, (20, 2)).round(2)
+    scores[[0, 1, 5, 6, 10]] = 50.0
+    scores[[3, 8, 12]] = scores[[2, 7, 11]]
+    assert data_checks.find_pasted(rows_of_runs(scores, arms))
+
+
 @pytest.mark.parametrize("decimals", [(2,), (1, 2)])
 def test_equal_scores_of_rounded_ones_are_rarely_taken_for_copies(decimals):
     rng, arms = np.random.default_rng(0), np.repeat(range(4), 5)
