@@ -53,10 +53,10 @@ class Table(pd.DataFrame):
         rows, known = self._scores_of("values", names)
         return rows.pivot(**known)
 
-    def pivot_table(self, **names: Any) -> pd.DataFrame:  # type: ignore[bad-override]
+    def pivot_table(self, values: Any = None, *others: Any, **names: Any) -> Any:  # type: ignore[bad-override]
         """Turn and average as pandas does; ``values`` may be a benchmark, whose scores are taken."""
-        rows, known = self._scores_of("values", names)
-        return rows.pivot_table(**known)
+        rows, known = self._scores_of("values", {"values": values, **names})
+        return rows.pivot_table(known.pop("values"), *map(self._known, others), **known)
 
     def boxplot(self, column: Any = None, **names: Any) -> Any:  # type: ignore[bad-override]
         """Draw as pandas does; ``column`` may be a benchmark, whose scores are taken."""
@@ -91,8 +91,9 @@ class Table(pd.DataFrame):
             return self.reset_index()[key]
         if not isinstance(key, str) or key in self.columns:
             return super().__getitem__(key)
-        has_names = not isinstance(self.index, pd.RangeIndex)
-        names = self.index.get_level_values(0).astype(str)
+        names = self.index.get_level_values(0)
+        has_names = not pd.api.types.is_numeric_dtype(names)
+        names = names.astype(str)
         if not has_names and "benchmark" in self.columns:
             names = pd.Index(self["benchmark"])
         if not (found := is_called(names, key)).any():

@@ -111,6 +111,8 @@ def test_runs_are_scored_once_and_compared(runs: ffa.Runs) -> None:
     means = {variant: runs[variant].loss.mean() for variant in runs.variants}
     assert scores.groupby("ffn")["held-out-loss"].mean().to_dict() == pytest.approx(means)
     assert scores.pivot_table(index="ffn", values="held-out-loss")["score"].to_dict() == pytest.approx(means)
+    assert scores.pivot_table("held-out-loss", "ffn")["score"].to_dict() == pytest.approx(means)
+    assert scores[scores.seed == 1]["held-out-loss"].equals(losses[losses.seed == 1])
     assert scores.boxplot(column="held-out-loss", by="ffn").get_title() == "score"
     for guess in (lambda: scores.pivot(values="held-out"), lambda: scores.groupby("ffn")["held-out"]):
         with pytest.raises(KeyError, match="unknown column or row 'held-out'; did you mean 'held-out-loss'"):
