@@ -188,7 +188,7 @@ WRITERS = {
 def run_folder() -> Figure:
     """The folder of a study with a run in it, and who writes what."""
     step = 16
-    figure, axes = _canvas(height := 80 + step * (len(STUDY_FOLDER) + 2))
+    figure, axes = _canvas(height := 64 + step * (len(STUDY_FOLDER) + 2))
     _write(axes, 8, height - 14, "runs/<study>/", bold=True)
     for line, (name, what, writer) in enumerate(STUDY_FOLDER):
         y = height - 14 - step * (line + 1)

@@ -91,14 +91,13 @@ class Table(pd.DataFrame):
             return self.reset_index()[key]
         if not isinstance(key, str) or key in self.columns:
             return super().__getitem__(key)
-        names = self.index.get_level_values(0)
-        has_names = not pd.api.types.is_numeric_dtype(names)
-        names = names.astype(str)
-        if not has_names and "benchmark" in self.columns:
-            names = pd.Index(self["benchmark"])
+        labels = self.index.get_level_values(0)
+        has_names = not pd.api.types.is_numeric_dtype(labels)
+        benchmarks = self["benchmark"] if "benchmark" in self.columns else ()
+        names = labels.astype(str) if has_names else pd.Index(benchmarks, dtype=str)
         if not (found := is_called(names, key)).any():
-            rows = names.unique() if has_names or "benchmark" in self.columns else []
-            raise KeyError(str(unknown_name("column or row", key, [*map(str, self.columns), *rows])))
+            known = [*map(str, self.columns), *names.unique()]
+            raise KeyError(str(unknown_name("column or row", key, known)))
         return self.iloc[found.argmax()] if has_names and found.sum() == 1 else self.loc[found]
 
 

@@ -117,6 +117,8 @@ def test_runs_are_scored_once_and_compared(runs: ffa.Runs) -> None:
     for guess in (lambda: scores.pivot(values="held-out"), lambda: scores.groupby("ffn")["held-out"]):
         with pytest.raises(KeyError, match="unknown column or row 'held-out'; did you mean 'held-out-loss'"):
             guess()
+    with pytest.raises(KeyError, match="unknown column or row 'nope'; Available: family, variant"):
+        runs.frame["nope"]
     with pytest.warns(match=r"these are scores of held-out-loss and embedded-pairs; take one, as groupby"):
         scores.groupby("ffn")["score"].mean()
     assert scores.groupby(["ffn", "benchmark"])["score"].mean().loc["gelu", "held-out-loss"] == means["gelu"]
