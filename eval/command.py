@@ -19,6 +19,8 @@ from eval.config import EvalConfig
 from scores.stages import is_cut_off
 
 BACKBONES_DIR = Path("runs", "backbones")
+SUITES_OF_OWN_FILES = {"pair_files": "own-pairs", "text_file": "perplexity"}
+"""By flag."""
 
 
 class EvaluateArgs(EvalConfig):
@@ -36,7 +38,7 @@ class EvaluateArgs(EvalConfig):
 
     common: ClassVar = (
         *("runs", "suites", "tasks", "classify", "protocol.preset", "blimp_dir", "glue_dir"),
-        *("text_file", "max_pairs", "device", "workers", "finetune.head"),
+        *("text_file", "pair_files", "max_pairs", "device", "workers", "finetune.head"),
         *("finetune.learning_rate", "finetune.num_train_epochs", "trust_remote_code"),
     )
 
@@ -75,9 +77,11 @@ def main(args: Sequence[str] | None = None) -> int:
     folders = [Path(word) for word in typed.values.get(("include_path",), ())]
     paths = [find_study_folder(Path(word)) for word in typed.values[("runs",)]]
     config = study_config(paths, folders)
-    if {("tasks",), ("classify",)} & typed.values.keys():
+    own = [suite for flag, suite in SUITES_OF_OWN_FILES.items() if (flag,) in typed.values]
+    if own or {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
-        config = config.model_copy(update={"suites": (), "tasks": (), "classify": (), "pair_tasks": None})
+        alone = {"suites": tuple(own), "tasks": (), "classify": (), "pair_tasks": None}
+        config = config.model_copy(update=alone)
     arguments = check(EvaluateArgs, config.model_dump(), typed)
     config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
     sources = check_sources(config)  # before a model is looked for on the hub

@@ -100,9 +100,18 @@ _ELSEWHERE = {
     **dict.fromkeys(("run_study", "sweep"), "study(file).run(), or .run(dry_run=True)"),
     **dict.fromkeys(("plot", "plot_curves", "plot_runs"), "runs.plot(), or compare(...).plot()"),
     "perplexity": "run.perplexity, or evaluate(run, texts=[...])",
-    **dict.fromkeys(("count_parameters", "num_parameters"), 'variants(hidden_size, ffn_budget="params")'),
+    **dict.fromkeys(("count_parameters", "num_parameters"), "variants(hidden_size, intermediate_size)"),
+    **dict.fromkeys(("match_width", "match_parameters"), 'variants(hidden_size, ffn_budget="params")'),
+    **dict.fromkeys(("info", "describe", "variant_info"), 'variants().loc["kan"]'),
+    **dict.fromkeys(("create_model", "build_model", "make_model"), "ffn_variants.build_model(family, ffn)"),
+    **dict.fromkeys(("activation", "get_activation", "act"), "ffn(name, hidden_size), a whole FFN"),
+    **dict.fromkeys(("inspect", "plot_activations", "activations"), "ffn-ablations inspect RUN, in a shell"),
+    **dict.fromkeys(("find", "find_runs", "query", "search"), 'load(folder).filter(variant="kan", seed=1)'),
+    **dict.fromkeys(("table", "summary", "summarize", "aggregate"), "compare(scores).summary()"),
+    **dict.fromkeys(("compare_configs", "diff", "diff_configs"), "run.config of each"),
+    **dict.fromkeys(("load_comparison", "read_comparison"), "compare(scores) again, or pickle it"),
     **dict.fromkeys(("read_scores", "load_scores"), "compare(path), which reads tables; .data is the frame"),
-    "report": "compare(scores).save(folder)", "Trainer": "train(...)",
+    "report": "compare(scores).save(folder)", "Trainer": "train(...)", "resume": "train(...) as before",
 }  # fmt: skip
 """What is looked for here, and is elsewhere."""
 

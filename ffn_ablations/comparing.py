@@ -23,7 +23,7 @@ from base.files import write_text
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
 from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords
-from ffn_ablations.runs import Framed, Run, Runs, as_runs, of_one_source
+from ffn_ablations.runs import Framed, Run, Runs, as_runs, differing_settings, of_one_source, setting_of
 from ffn_ablations.tables import OTHER_NAMES, Table, letters
 from ffn_ablations.wording import as_keywords, shown_briefly
 from report.analysis import Analysis
@@ -161,6 +161,7 @@ def _compare(data: Any, request: Request, metric: str) -> Comparison:
         runs, left_out = of_one_source(as_runs(data))
         called = [name for name in runs.names if letters(name) == letters(request.baseline or "")]
         request = request.model_copy(update={"baseline": called[0]}) if called else request
+        _refuse_second_runs(runs)
         scores, request = _only(runs.scores, metric, request)
         source = _source_of_runs(runs, scores, left_out, request)
         return Comparison(analyse(source, request), Table(scores))
@@ -288,6 +289,42 @@ def _source_of_runs(runs: Runs, scores: pd.DataFrame, notes: Sequence[str], requ
     )
 
 
+def _refuse_second_runs(runs: Runs) -> None:
+    """Refuse two runs of one family, variant and seed, and name what tells them apart.
+
+    Raises:
+        UsageError: If there are such.
+    """
+    key = ["family", "variant", "seed", *runs.axes]
+    table = runs.frame
+    alike = table.duplicated(key, keep=False).to_numpy()
+    if not alike.any():
+        return
+    first = runs[alike][0]
+    same = [
+        run
+        for run in runs[alike]
+        if (run.name, run.seed, run.places) == (first.name, first.seed, first.places)
+    ]
+    settings = differing_settings(same)
+    told = "; ".join(
+        f"{name} {' and '.join(str(setting_of(run, name)) for run in same)}" for name in settings[:3]
+    )
+    cure = (
+        f"keep one, as runs.where({settings[0]}={setting_of(first, settings[0])!r})"
+        if settings
+        else "keep one"
+    )
+    raise UsageError(
+        f"{first.family} {first.name} seed {first.seed} has {len(same)} runs{f' of {told}' * bool(told)}; a "
+        f"report compares runs of one configuration: {cure}, or name each: train(ffn={{'name': ...}})"
+    )
+
+
+_OF_AN_FFN = ("ffn_options", "intermediate_size", "ffn_budget")
+"""Settings that make two variants of one."""
+
+
 def _other_training(runs: Runs, axes: Iterable[str]) -> list[str]:
     """Say in which fields of text and training runs of one family differ, beside their study's axes."""
     values: dict[tuple[str, str], set[str]] = {}
@@ -298,7 +335,13 @@ def _other_training(runs: Runs, axes: Iterable[str]) -> list[str]:
         }
         for name, value in (fields | {"train.batch_size": config["train"]["batch_size"]}).items():
             values.setdefault((run.family, name), set()).add(shown_briefly(value))
-    return [
+    mixed = [
+        f"the runs of {variant} differ in {', '.join(settings)} and are taken as one variant; "
+        "train(ffn={'name': ...}) names each"
+        for variant in dict.fromkeys(run.name for run in runs)
+        if (settings := [x for x in differing_settings(runs.where(variant=variant)) if x in _OF_AN_FFN])
+    ]
+    return mixed + [
         f"the runs of {family} differ in {name} ({', '.join(sorted(some)[:4])}), which may be the difference"
         for (family, name), some in values.items()
         if len(some) > 1 and name not in axes
@@ -364,10 +407,19 @@ class Comparison(Framed):
             return super().__getattr__(name)
         return _by_variant(self.scores if column in ("mean", "sd") else self.verdicts)[column]
 
+    def __call__(self) -> Comparison:
+        """Return itself, so that ``study.report()`` is ``study.report``."""
+        return self
+
     @property
     def frame(self) -> Table:
         """Its ``verdicts``."""
         return self.verdicts
+
+    @property
+    def outcomes(self) -> list[str]:
+        """What is compared, the report's first one first."""
+        return list(map(str, self.analysis.tables))
 
     @property
     def variants(self) -> list[str]:
@@ -447,9 +499,11 @@ class Comparison(Framed):
         return _written(markdown.table(VERDICT_COLUMNS, [list(map(_cell, row)) for row in self]), path)
 
     @one_line_errors()
-    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
+    def to_latex(
+        self, path: str | os.PathLike[str] | None = None, *, caption: str = "", label: str = "tab:comparisons"
+    ) -> str:
         """Return the primary comparisons as a LaTeX table, for booktabs; a path has it written, too."""
-        return _written(comparison_table(self.analysis), path)
+        return _written(comparison_table(self.analysis, caption, label), path)
 
     def __len__(self) -> int:
         return len(self.verdicts)
@@ -472,7 +526,7 @@ class Comparison(Framed):
             return Row(rows.iloc[0]) if len(rows) == 1 and key not in {*table.benchmark} else rows
         if isinstance(key, int | slice):
             return table.iloc[key]
-        found = table[key] if isinstance(key, str) or {*key} <= {*table} else table.loc[key]
+        found = table.loc[key] if not isinstance(key, str) and {*key} <= {*table.index} else table[key]
         return Row(found) if isinstance(found, pd.Series) and found.index.equals(table.columns) else found
 
     def filter(self, variants: str | Sequence[str]) -> pd.DataFrame:

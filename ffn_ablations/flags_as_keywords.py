@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from inspect import signature
 from traceback import walk_tb
 from types import MappingProxyType
@@ -32,6 +33,7 @@ _MEANT = {
     "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
     "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
     "max_length": ("block_size", "max_new_tokens"), "num_return_sequences": ("num",),
+    "margin": ("margins", "difference"), "metric": ("outcome",), "benchmark": ("outcome",),
 }  # fmt: skip
 """Keywords of other libraries: what these are here, the first that a call has."""
 _ALIASES = {
@@ -40,6 +42,8 @@ _ALIASES = {
     **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"), "random_state": "seed",
 }  # fmt: skip
 """Those that can mean one thing alone, and work."""
+SHOWN = 40
+"""Settings that are listed."""
 _QUIET = "there is none; contextlib.redirect_stderr keeps bars and lines away"
 _HELD_OUT = 'texts={"train": ..., "validation": ...} has the held-out ones beside the others'
 _OPTIONS = 'options of an FFN stand beside it, as in ffn=("kan", {"grid_size": 3}), or in ffn_options={...}'
@@ -51,11 +55,14 @@ _HINTS = {
         ("correction", "method", "test"), "leave it out: intervals are Welch's, corrected together"
     ),
     **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
-    "pairs": "pairs of your own are a suite: docs/adding-a-suite.md",
     "name": 'ffn={"my-name": MyFFN} names an FFN, run_name="my-run" the folder',
     **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
     **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),
     **dict.fromkeys(("grid_size", "ffn_kwarg", "ffn_kwargs", "options"), _OPTIONS),
+    **dict.fromkeys(("save", "savefig", "save_path"), 'write .savefig("forest.png") behind it'),
+    **dict.fromkeys(("overrides", "config_overrides"), "settings are keywords, as hidden_size=32"),
+    **dict.fromkeys(("layers", "layer"), "all layers are meant"),
+    "power": "the power is 80%",
 }
 
 
@@ -82,7 +89,9 @@ def one_line_errors(keywords: Mapping[str, str] = MappingProxyType({})) -> Itera
         raise UsageError(told) from None
     except Exception as error:
         if takes := _parameters_of_failed_call(error):
-            raise KeywordError(f"{error}; it takes {', '.join(takes)}") from None
+            keyword = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            hint = meant(keyword[1], takes) if keyword else None
+            raise KeywordError(f"{error}; {hint or 'it takes ' + ', '.join(takes)}") from None
         missing = missing_extra(error)
         mistake = UsageError(missing) if missing else as_usage_error(error)
         if mistake is error:
@@ -141,7 +150,7 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
     names: dict[FieldPath, str] = {}
     for name in keywords:
         if name not in {*_ALIASES, *_MEANT} and (hint := kind.hints.get(name.replace("_", "-"))):
-            hint = re.sub(r"--([\w.-]+)", lambda flag: as_keyword(flag[1].rpartition(".")[2]), hint)
+            hint = re.sub(r"--(?:(\w+)\.)?([\w-]+)", partial(_as_setting, name), hint)
             raise KeywordError(f"unknown setting {name!r}; {hint}")
     for name, value in _flat(keywords, paths, others=others):
         path = paths[as_keyword(name)]
@@ -149,6 +158,12 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
             raise UsageError(f"{names[path]} and {name} are the same setting; give it once")
         values[path], names[path] = as_yaml(value), name
     return Typed(values, names)
+
+
+def _as_setting(unknown: str, flag: re.Match[str]) -> str:
+    """Write a flag as a keyword; one of the unknown name is meant in its section."""
+    name = as_keyword(flag[2])
+    return f'{flag[1]}={{"{name}": ...}}' if name == unknown else name
 
 
 def _flat(
@@ -174,7 +189,8 @@ def _unknown(name: str, keywords: list[str]) -> KeywordError:
     # Python takes no dot in a keyword; a section's field has one where several sections have its name.
     short = [each for each in keywords if "." in name or each.rpartition(".")[2] not in {*keywords} - {each}]
     names = [*short, *(path.partition(".")[0] for path in keywords)]
-    advice = f"available: {', '.join(sorted({path.rpartition('.')[2] for path in keywords} - {*_ALIASES}))}"
+    last = sorted({path.rpartition(".")[2] for path in keywords} - {*_ALIASES})
+    advice = f"available: {', '.join(last)}" if len(last) <= SHOWN else "--help all of the command lists them"
     hint = meant(name, keywords) or did_you_mean(closest_setting(as_keyword(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatch
 from functools import partial
 from typing import Any
 
@@ -12,7 +14,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
-from ffn_ablations.flags_as_keywords import one_line_errors, read_keywords
+from base.families import Budget
+from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords
 from ffn_ablations.own_values import ffn_settings, settings_of_pair
 from ffn_ablations.runs import Run, as_html
 from ffn_ablations.tables import Table
@@ -42,17 +45,21 @@ class Variants(Table):
 
 
 @one_line_errors()
-def variants(hidden_size: int = 512, intermediate_size: int = 1024, **settings: Any) -> Variants:
+def variants(hidden_size: int | str = 512, intermediate_size: int = 1024, **settings: Any) -> Variants:
     """List the FFN variants by name: kind, formula, parameters, FLOPs/token, reference, options.
 
     Args:
-        hidden_size: Width of the model that the numbers are for.
+        hidden_size: Width of the model that the numbers are for; a text, as ``"*kan*"``, takes those of such
+            a name.
         intermediate_size: Width inside its FFN.
         **settings: ``ffn_budget="params"`` takes the width at which each has as many as gelu, in a column F.
 
     Raises:
         UsageError: For a size that cannot be.
     """
+    if isinstance(hidden_size, str):
+        every = variants(intermediate_size=intermediate_size, **settings)
+        return every[[fnmatch(name, hidden_size) for name in every]]
     sizes = {"hidden_size": hidden_size, "intermediate_size": intermediate_size}
     header, *rows = table_rows(read_keywords(TableArgs, {**sizes, **settings}))
     names, cells = [row[0] for row in rows], [row[1:] for row in rows]
@@ -105,15 +112,23 @@ def _width(names: Iterable[str], settings: dict[str, Any], width: int | None) ->
 
 
 @one_line_errors()
-def swap_ffn(model: Any, ffn: Any, **settings: Any) -> PreTrainedModel:
+def swap_ffn(
+    model: Any,
+    ffn: Any,
+    *,
+    ffn_options: Mapping[str, Any] | None = None,
+    ffn_budget: Budget = "width",
+    **width: int,
+) -> PreTrainedModel:
     """Return a copy of a model with another FFN, and with all weights outside of it.
 
     Args:
         model: A language model of transformers, GPT-Neo, RoBERTa, T5 or Llama, another whose blocks have
             their FFN as ``mlp``, as GPT-2 and Qwen, or a ``Run``.
         ffn: What ``train`` takes: a name, a class, ``("kan", {"grid_size": 3})``.
-        **settings: ``ffn_options``; ``intermediate_size``, None taking the model's; ``ffn_budget``, where
-            ``"params"`` takes the width with as many parameters as gelu at that width.
+        ffn_options: Options of the FFN.
+        ffn_budget: ``"params"`` takes the width with as many parameters as gelu at that width.
+        **width: ``intermediate_size``; left out it is the model's.
 
     Returns:
         A new model in evaluation mode, as of ``ffn_variants.swap.swap_ffn``, which says what another
@@ -123,9 +138,15 @@ def swap_ffn(model: Any, ffn: Any, **settings: Any) -> PreTrainedModel:
         UsageError: For another model, an unknown FFN or option, or a width below 1.
     """
     spec, options = _spec_and_options(ffn)
-    given: dict[str, Any] = {"ffn_options": options, "intermediate_size": _width(INNER_NAMES, settings, None)}
-    given |= {"budget": settings.pop("ffn_budget", "width")} | settings
-    return swap.swap_ffn(model.model if isinstance(model, Run) else model, spec.name, **given)
+    given = {"intermediate_size": _width(INNER_NAMES, width, None), "budget": ffn_budget}
+    if width:
+        told = meant(next(iter(width)), ()) or "it takes ffn_options, ffn_budget, intermediate_size"
+        raise KeywordError(f"unknown keyword {next(iter(width))!r}; {told}")
+    stock = model.model if isinstance(model, Run) else model
+    changed = swap.swap_ffn(stock, spec.name, ffn_options=options | {**(ffn_options or {})}, **given)
+    if not isinstance(model, Run):
+        print("note: swap_ffn returns a new model; the one given stays as it is", file=sys.stderr)
+    return changed
 
 
 @one_line_errors()

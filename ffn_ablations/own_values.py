@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from torch import nn
 
 from base.errors import UsageError, shown
 from base.files import write_text
+from base.options import parse_option_text
+from eval.zero_shot.pairs_and_choices import PAIR_COLUMNS
 from ffn_ablations.wording import shown_briefly
 from ffn_variants.names import variant_file
 from ffn_variants.registry import FFN_VARIANTS, register
@@ -64,6 +67,9 @@ def is_several(ffn: Any) -> bool:
 def settings_of_pair(ffn: Any, name: str = "") -> dict[str, Any]:
     """Return the settings of an FFN by itself or with its options; ``ffn_settings`` says the rest."""
     one, options = ffn if isinstance(ffn, tuple) else (ffn, {})
+    if isinstance(one, str) and " " in one and "=" in one and ":" not in one:  # as a study's file has it
+        words = parse_option_text(one, "variant")
+        one, options = words.name, {**dict(words.options), **options}
     return ffn_settings(one, name) | ({"ffn_options": dict(options)} if options else {})
 
 
@@ -108,7 +114,7 @@ def ffn_settings(ffn: Any, name: str = "", *, is_renamed: bool = False) -> dict[
     return {"ffn": spec.name, **({"model.ffn_source": source} if source else {})}
 
 
-def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
+def text_settings(texts: Any, runs_dir: Path, name: str = "") -> dict[str, Any]:
     """Return the settings of a run's texts, which are written to a file if they are no paths.
 
     Args:
@@ -116,6 +122,7 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
             ``text``: a data frame or a ``datasets.Dataset``; what returns these; or a mapping of ``train``
             and ``validation`` to one of these. A text that names a file, or ends as one does, is a path.
         runs_dir: Where documents are written, into a file that is named by its content.
+        name: Of that file, in place of its content.
 
     Raises:
         UsageError: If there are none, or they are no texts.
@@ -136,15 +143,53 @@ def text_settings(texts: Any, runs_dir: Path) -> dict[str, Any]:
         raise UsageError(f"texts is {shown_briefly(texts)}; give a path, paths, or a list of texts")
     are_paths = [isinstance(texts, str) or _is_path(each) for each in given]
     if not any(are_paths):
-        content = "".join(f"{json.dumps({'text': text})}\n" for text in given)
-        file = runs_dir / TEXTS / f"{hashlib.sha256(content.encode()).hexdigest()[:12]}.jsonl"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, content)
-        given = [file]
+        given = [_written([{"text": text} for text in given], runs_dir, name)]
     elif not all(are_paths):
         path = shown(given[are_paths.index(True)])
         raise UsageError(f"texts has paths, such as {path}, and documents; give one or the other")
     return {"data.source": "files", "data.train_files": [os.fspath(each) for each in given]}
+
+
+def pair_files(pairs: Any, runs_dir: Path, name: str = "pairs") -> list[str]:
+    """Return the files of minimal pairs, which are written if they are in memory.
+
+    Args:
+        pairs: A path, several, ``(good, bad)`` of each pair, what has these in columns ``sentence_good`` and
+            ``sentence_bad``, or a mapping of names of tasks to these.
+        runs_dir: Where pairs are written.
+        name: Of the task.
+
+    Raises:
+        UsageError: If there are none, or they are no pairs.
+    """
+    if isinstance(pairs, Mapping):
+        return [file for task, each in pairs.items() for file in pair_files(each, runs_dir, str(task))]
+    given: Any = pairs.to_dict("records") if isinstance(pairs, pd.DataFrame) else pairs
+    if isinstance(given, str | os.PathLike):
+        return [os.fspath(given)]
+    given = list(given) if isinstance(given, Iterable) else []
+    if given and all(isinstance(each, str | os.PathLike) for each in given):
+        return list(map(os.fspath, given))
+    if not given or not all(isinstance(each, Mapping) or _is_pair(each) for each in given):
+        raise UsageError(f"pairs is {shown_briefly(pairs)}; give (good, bad) of each pair, or paths of files")
+    rows = [
+        each if isinstance(each, Mapping) else dict(zip(PAIR_COLUMNS, each, strict=True)) for each in given
+    ]
+    return [os.fspath(_written(rows, runs_dir, name))]
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == len(PAIR_COLUMNS)
+
+
+def _written(rows: Iterable[Mapping[str, Any]], runs_dir: Path, name: str) -> Path:
+    """Write rows into a file that is named by their content, or lies in a folder that is."""
+    content = "".join(f"{json.dumps(row)}\n" for row in rows)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    file = runs_dir / TEXTS / digest / f"{name}.jsonl" if name else runs_dir / TEXTS / f"{digest}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, content)
+    return file
 
 
 def _is_path(text: str | os.PathLike[str]) -> bool:

@@ -190,10 +190,17 @@ class Run(Trained):
         **dict.fromkeys(("num_parameters", "num_params", "n_params"), "parameters"),
         **dict.fromkeys(("checkpoint", "checkpoint_path", "model_dir", "model_folder"), "model_path"),
         **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
+        **dict.fromkeys(("export", "to_hf"), "save_pretrained"),
     }  # fmt: skip
 
-    def __call__(self) -> Run:
-        """Return itself, so that ``runs.best()`` is ``runs.best``."""
+    def __call__(self, by: str = "loss") -> Run:
+        """Return itself, so that ``runs.best()`` is ``runs.best``, which is by the held-out loss.
+
+        Raises:
+            UsageError: For another score.
+        """
+        if by not in ("loss", "held-out-loss", "held_out_loss"):
+            raise UsageError(f"best is by the held-out loss; of {by!r} see evaluate(runs) or compare(runs)")
         return self
 
     @property
@@ -401,13 +408,21 @@ class Runs(Trained, list[Run]):
 
     @property
     def frame(self) -> Table:
-        """One row a run: family, variant, the study's axes, seed, loss (nats), parameters, folder."""
+        """One row a run: family, variant, the study's axes, seed, loss (nats), parameters, folder.
+
+        Where several rows would have one family, variant and seed, the settings that tell them apart, too.
+        """
         axes = list(dict.fromkeys(axis for run in self for axis in run.places))
         rows = [
             {name: getattr(run, name) for name in _COLUMNS} | run.places | {"folder": str(run.folder)}
             for run in self
         ]
-        return Table(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
+        table = Table(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
+        alike = table.duplicated([*_COLUMNS[:3], *axes], keep=False)
+        differing = differing_settings(compress(self, alike))
+        for place, name in enumerate(differing, start=2 + len(axes)):
+            table.insert(place, name, [setting_of(run, name) for run in self])
+        return table
 
     def __contains__(self, run: object) -> bool:
         return run in self.keys() if isinstance(run, str) else super().__contains__(run)
@@ -474,19 +489,23 @@ class Runs(Trained, list[Run]):
         """Keep the runs with these levels.
 
         Args:
-            **levels: One or a list of them, of ``family``, ``variant`` (``ffn``), ``seed`` or an axis:
-                ``where(variant="kan grid_size=3", size=["0.1M", "1M"])``. A dotted axis is passed as
-                ``**{"optim.learning_rate": "0.003"}``.
+            **levels: One or a list of them, of ``family``, ``variant`` (``ffn``), ``seed``, an axis or a
+                setting: ``where(variant="kan grid_size=3", size=["0.1M", "1M"], max_steps=20)``. A dotted
+                one is passed as ``**{"optim.learning_rate": "0.003"}``.
 
         Raises:
             UsageError: For a name that is none of these.
         """
         levels = {self.other_names.get(name, name): level for name, level in levels.items()}
         columns = ["family", "variant", "seed", *self.axes]
-        if unknown := next((name for name in levels if name not in columns), None):
-            raise unknown_name("axis of these runs:", unknown, columns)
-        wanted = {name: np.ravel(level).astype(str).tolist() for name, level in levels.items()}
-        return self[self.frame[list(levels)].astype(str).isin(wanted).all(axis=1)]
+        is_kept = np.ones(len(self), bool)
+        for name, level in levels.items():
+            try:
+                has = self.frame[name] if name in columns else [run.config[name] for run in self]
+            except KeyError:
+                raise unknown_name("axis or setting of these runs:", name, columns) from None
+            is_kept &= np.isin([str(each) for each in has], [str(each) for each in np.ravel(level)])
+        return self[is_kept]
 
     def filter(self, keep: Any = None, **levels: Any) -> Runs:
         """Keep runs of some variants, those of which a function says so, or those of ``where(**levels)``."""
@@ -502,6 +521,34 @@ class Runs(Trained, list[Run]):
         if not self:
             return "no runs"
         return f"{len(self)} run{'s' * (len(self) > 1)}\n{self.frame.to_string(index=False, max_rows=20)}"
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+    """Return what decides a training by dotted name, as it is written where it is no single value."""
+    sections = {key: each for key, each in run.config.items() if isinstance(each, dict) and key != "output"}
+    values = {f"{key}.{name}": value for key, each in sections.items() for name, value in each.items()}
+    return {
+        name: value if isinstance(value, str | int | float) else str(value) for name, value in values.items()
+    }
+
+
+def differing_settings(runs: Iterable[Run]) -> list[str]:
+    """Name the settings in which runs differ, by their last names where these are one's."""
+    each = [settings_of(run) for run in runs]
+    names = dict.fromkeys(name for settings in each for name in settings)
+    last = [name.partition(".")[2] for name in names]
+    return [
+        name if last.count(short) > 1 else short
+        for name, short in zip(names, last, strict=True)
+        if name != "model.ffn" and len({settings.get(name) for settings in each}) > 1
+    ]
+
+
+def setting_of(run: Run, name: str) -> Any:
+    """Return a setting by a name that ``differing_settings`` gave."""
+    return next(
+        (each for key, each in settings_of(run).items() if name in (key, key.partition(".")[2])), None
+    )
 
 
 def read_name(folder: Path) -> str:

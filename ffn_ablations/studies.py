@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import yaml
@@ -24,7 +24,7 @@ from ffn_ablations.flags_as_keywords import (
     read_keywords,
     typed_values,
 )
-from ffn_ablations.runs import Run, Runs, as_html, load_config
+from ffn_ablations.runs import Run, Runs, Trained, as_html, load_config
 from ffn_ablations.wording import shown_briefly
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState, read_listing, survey
@@ -98,8 +98,8 @@ def _with_torch(module: str) -> Any:
     return importlib.import_module(f"slurm.{module}")
 
 
-@dataclass(frozen=True, init=False)
-class Study:
+@dataclass(frozen=True, init=False, repr=False)
+class Study(Trained):
     """A study: families, variants and seeds, of which every combination is a cell.
 
     Args:
@@ -111,6 +111,11 @@ class Study:
     folder: Path
     file: Path | None
     runs_dir: Path | None = None
+    from_yaml = from_file = staticmethod(study)
+
+    other_names: ClassVar = {
+        **dict.fromkeys(("submit", "launch", "train", "dry_run"), "run"), "path": "folder", "yaml": "file",
+    }  # fmt: skip
 
     def __init__(
         self, folder: Any = None, file: Path | None = None, runs_dir: Path | None = None, **others: Any
@@ -161,6 +166,16 @@ class Study:
         return Runs([Run(run.path) for run in folders if run.is_run and (run.has_model or run.is_archived)])
 
     @property
+    def frame(self) -> pd.DataFrame:
+        """One row a run, as of ``Runs``."""
+        return self.runs.frame
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Every score so far of every run as rows."""
+        return self.runs.scores
+
+    @property
     def report(self) -> Comparison:
         """What its report says, computed from what is done so far."""
         return compare(self.folder)
@@ -183,6 +198,10 @@ class StudyStatus:
 
     folder: Path
     states: Mapping[str, CellState]
+
+    def __call__(self) -> StudyStatus:
+        """Return itself, so that ``study.status()`` is ``study.status``."""
+        return self
 
     @property
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
-from base.errors import unknown_name
+from base.errors import UsageError, unknown_name
 
 OTHER_NAMES = {
-    "ffn": "variant", "std": "sd", "means": "mean", "losses": "loss",
+    "ffn": "variant", "std": "sd", "means": "mean", "losses": "loss", "value": "score",
+    **dict.fromkeys(("ci_low", "ci_lower", "lower"), "low"),
+    **dict.fromkeys(("ci_high", "ci_upper", "upper"), "high"),
     **dict.fromkeys(("p_values", "pvalues", "p_value", "pvalue"), "p"),
     **dict.fromkeys(("effects", "effect", "differences", "difference", "diff", "estimates"), "estimate"),
 }  # fmt: skip
@@ -33,8 +36,14 @@ class Table(pd.DataFrame):
     def _constructor(self) -> type[Table]:
         return Table
 
-    def __call__(self, *_: Any) -> Table:
+    def __call__(self, *_: Any, **settings: Any) -> Table:
+        if settings:
+            raise UsageError("it is a data frame; to_latex(), to_markdown() and to_csv() write it")
         return self
+
+    def summary(self) -> Table:
+        """Return mean and sd of scores beside differences: ``ffn_ablations.compare(self).summary()``."""
+        return importlib.import_module("ffn_ablations.comparing").compare(self).summary()
 
     def __repr__(self) -> str:
         width = max(100, pd.get_option("display.width") or 0)
@@ -44,31 +53,50 @@ class Table(pd.DataFrame):
 
     def groupby(self, by: Any = None, *arguments: Any, **settings: Any) -> Any:  # type: ignore[bad-override]
         """Group as pandas does; of the groups, a benchmark may be taken as a column may."""
-        groups = super().groupby(self._known(by), *arguments, **settings)
+        by = self._known(by)
+        groups = super(Table, self._headlines(by)).groupby(by, *arguments, **settings)
         groups.__class__ = Groups
         return groups
 
     def pivot(self, **names: Any) -> pd.DataFrame:  # type: ignore[bad-override]
-        """Turn as pandas does; ``values`` may be a benchmark, whose scores are taken."""
+        """Turn as pandas does; ``values`` may be a benchmark, whose scores are taken.
+
+        Raises:
+            UsageError: Where several rows would stand in one place.
+        """
         rows, known = self._scores_of("values", names)
-        return rows.pivot(**known)
+        places = [each for role in ("index", "columns") for each in np.ravel(known.get(role, []))]
+        if rows.duplicated([each for each in places if each in rows]).any():
+            raise UsageError("several rows would stand in one place; pivot_table(...) takes their mean")
+        return rows.to_pandas().pivot(**known)
 
     def pivot_table(self, values: Any = None, *others: Any, **names: Any) -> Any:  # type: ignore[bad-override]
         """Turn and average as pandas does; ``values`` may be a benchmark, whose scores are taken."""
         rows, known = self._scores_of("values", {"values": values, **names})
-        return rows.pivot_table(known.pop("values"), *map(self._known, others), **known)
+        turned = [*map(self._known, others), *known.values()]
+        return (
+            rows._headlines(turned)
+            .to_pandas()
+            .pivot_table(known.pop("values"), *map(self._known, others), **known)
+        )
 
     def boxplot(self, column: Any = None, **names: Any) -> Any:  # type: ignore[bad-override]
         """Draw as pandas does; ``column`` may be a benchmark, whose scores are taken."""
         rows, known = self._scores_of("column", {"column": column, **names})
-        return rows.boxplot(**known)
+        return rows.to_pandas().boxplot(**known)
 
-    def _scores_of(self, role: str, names: dict[str, Any]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    def _headlines(self, by: Any) -> Table:
+        """Leave out a benchmark's other metrics, which share its name, where rows are told apart by that."""
+        names = [each for part in np.atleast_1d(np.array(by, object)) for each in np.ravel(part)]
+        by_benchmark = "benchmark" in names and not {"metric", "primary"} & {*map(str, names)}
+        return self[self["primary"].astype(bool)] if by_benchmark and "primary" in self.columns else self
+
+    def _scores_of(self, role: str, names: dict[str, Any]) -> tuple[Table, dict[str, Any]]:
         """Return the rows and the columns that are meant by names, of which one may be a benchmark."""
         known = {each: self._known(name) for each, name in names.items()}
         if isinstance(name := known.get(role), str) and name not in self.columns and "score" in self.columns:
-            return self[name].to_pandas(), known | {role: "score"}
-        return self.to_pandas(), known
+            return self[name]._headlines("benchmark"), known | {role: "score"}
+        return self, known
 
     def _known(self, key: Any) -> Any:
         if isinstance(key, list):
@@ -89,6 +117,9 @@ class Table(pd.DataFrame):
         key = self._known(key)
         if isinstance(key, list) and self.index.name in key:
             return self.reset_index()[key]
+        columns = {*self.columns}
+        if isinstance(key, list) and (absent := [x for x in key if isinstance(x, str) and x not in columns]):
+            raise KeyError(str(unknown_name("column", absent[0], [*map(str, self.columns)])))
         if not isinstance(key, str) or key in self.columns:
             return super().__getitem__(key)
         labels = self.index.get_level_values(0)
@@ -104,17 +135,19 @@ class Table(pd.DataFrame):
 class Groups(DataFrameGroupBy):
     """Groups of a table: ``scores.groupby("ffn")["held-out-loss"]`` are the scores of that benchmark."""
 
+    obj: Any
     keys: Any
     """What the table was grouped by."""
 
     def __getitem__(self, key: Any) -> Any:
+        key = self.obj._known(key)
         names = self.obj["benchmark"].unique() if "benchmark" in self.obj.columns else ()
         if key == "score" and len(names) > 1 and "benchmark" not in np.atleast_1d(self.keys):
             told = f'these are scores of {" and ".join(names)}; take one, as groupby(...)["{names[0]}"]'
             warnings.warn(told, stacklevel=2)
         if not isinstance(key, str) or key in self.obj.columns or "score" not in self.obj.columns:
-            return super().__getitem__(OTHER_NAMES.get(key, key) if isinstance(key, str) else key)
-        return self.obj[key].groupby(self.keys)["score"]
+            return super().__getitem__(key)
+        return self.obj[key]._headlines("benchmark").groupby(self.keys)["score"]
 
 
 def _short(number: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import is_list_like
 
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError, shown
@@ -24,9 +25,9 @@ from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
 from eval.zero_shot.during_training import TrainingScorer, find_pairs
 from ffn_ablations.flags_as_keywords import one_line_errors, quiet, read_keywords, typed_values
-from ffn_ablations.own_values import is_several, named_ffns, text_settings
-from ffn_ablations.runs import Run, Runs, as_runs, of_one_source, write_name
-from ffn_ablations.tables import Table
+from ffn_ablations.own_values import is_several, named_ffns, pair_files, text_settings
+from ffn_ablations.runs import Run, Runs, as_runs, of_one_source, read_name, write_name
+from ffn_ablations.tables import Table, letters
 from ffn_ablations.wording import as_keywords
 from ffn_variants.spec import FFNSpec
 from pretrain.config import OutputConfig, ResolvedConfig, RunConfig
@@ -39,6 +40,8 @@ from report.inputs.run_facts import held_out_rows
 FFN = str | FFNSpec | type[torch.nn.Module]
 _OTHERS = ("ffn", "seeds", "texts", "trust_remote_code", "dry_run")
 """Keywords of ``train`` that are no settings of a run."""
+_SCALARS = ("learning_rate", "lr", "max_steps", "epochs", "batch_size", "hidden_size", "weight_decay")
+"""Settings that people give several of."""
 
 
 @one_line_errors()
@@ -112,6 +115,9 @@ def train(
         "runs_dir": runs_dir,
     }  # fmt: skip
     settings |= {name: value for name, value in given.items() if value is not None}
+    if several := [name for name, value in settings.items() if name in _SCALARS and is_list_like(value)]:
+        name, values = several[0], shown(settings[several[0]])
+        raise UsageError(f"{name} is {values}; a run has one: train(...) for each, or a study with axes")
     values = dict(config) if isinstance(config, Mapping) else None
     path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
     if texts is not None:
@@ -153,13 +159,17 @@ def _train(configs: list[ResolvedConfig], names: list[str]) -> None:
     if build_scorer:
         find_pairs(configs[0])
     are_several = len(configs) > 1
+    finished = sum(RunFolder(run_dir(each)).completion_marker.is_file() for each in configs)
+    if finished and (are_several or configs[0].train.tracker != "none"):
+        print(f"{finished} of {len(configs)} runs: finished before, and not trained again", file=sys.stderr)
 
     def train_one(config: ResolvedConfig) -> None:
         place = configs.index(config)
         ProgressBar.count = f"{place + 1} of {len(configs)}, " * are_several
         is_new = not RunFolder(run_dir(config)).completion_marker.is_file()
         folder = train_run(config, build_scorer)
-        write_name(folder, names[place])
+        if names[place] or letters(read_name(folder)) != letters(config.model.ffn):
+            write_name(folder, names[place])
         run = Run(folder)
         if is_new and (are_several or not is_notebook()):  # which shows a single run by itself
             told = f"{ProgressBar.count}{run.variant}, seed {run.seed}: held-out loss {run.loss:.4f}"
@@ -189,6 +199,7 @@ def evaluate(
     suites: str | Sequence[str] = (),
     *,
     texts: Any = None,
+    pairs: Any = None,
     workers: int = 1,
     trust_remote_code: bool = False,
     **settings: Any,
@@ -197,9 +208,13 @@ def evaluate(
 
     Args:
         runs: What ``train`` returned, a list of such, paths of runs' folders, or a ``Study``.
-        suites: Benchmarks, such as ``["embedded-pairs", "blimp"]``. Without any, and without ``texts`` and
-            ``settings``, the first of these, which needs no download. The held-out loss is always there.
-        texts: Texts of your own, as ``train`` takes them, to measure the perplexity on.
+        suites: Benchmarks, such as ``["embedded-pairs", "blimp"]``. Without any, and without ``texts``,
+            ``pairs`` and ``settings``, the first of these, which needs no download. The held-out loss is
+            always there.
+        texts: Texts of your own, as ``train`` takes them, to measure the perplexity on; or
+            ``{"name": texts}``.
+        pairs: Minimal pairs of your own, ``[(good, bad), ...]``, the path of a file of them, or
+            ``{"name": pairs, ...}``.
         workers: Runs that are scored at the same time, each by a process started anew: a script then needs
             ``if __name__ == "__main__":``.
         trust_remote_code: Run FFN variants that the runs bring, which are code. One that this process trained
@@ -218,11 +233,16 @@ def evaluate(
     if workers < 1:
         raise UsageError(f"workers is {workers}; it must be 1 or more")
     names = [suites] if isinstance(suites, str) else list(suites)
-    if not names and texts is None and not settings:
+    if not names and texts is None and pairs is None and not settings:
         names = ["embedded-pairs"]
     runs, left_out = of_one_source(as_runs(runs))
+    runs_dir = RunFolder(runs[0].folder).study.path.parent
+    if pairs is not None:
+        names, settings = [*names, "own-pairs"], settings | {"pair_files": pair_files(pairs, runs_dir)}
     if texts is not None:
-        files = text_settings(texts, RunFolder(runs[0].folder).study.path.parent)["data.train_files"]
+        is_named = isinstance(texts, Mapping) and len(texts) == 1
+        name, of_name = next(iter(texts.items())) if is_named else ("", texts)
+        files = text_settings(of_name, runs_dir, name)["data.train_files"]
         if len(files) > 1:
             raise UsageError(f"texts are {len(files)} files; evaluate takes one, or the texts themselves")
         names, settings = [*names, "perplexity"], settings | {"text_file": files[0]}

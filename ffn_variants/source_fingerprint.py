@@ -193,8 +193,8 @@ def source_fingerprint(name: str) -> str:
     They are the same wherever the code lies. Of files a process takes those of what it imported.
 
     Returns:
-        Empty where the source cannot be read, as in an archive or of what was typed into a plain Python: not
-        known.
+        Empty where the source cannot be read, as in an archive: not known. Of what was typed into a plain
+        Python they are those of its compiled code.
 
     Raises:
         UsageError: If there is no such variant.
@@ -307,11 +307,20 @@ def _by_value(value: Any, seen: set[int]) -> Iterator[str]:
 
 @functools.cache
 def _text_of(function: FunctionType) -> str:
-    source = textwrap.dedent(inspect.getsource(function))
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):  # typed into a plain Python, or run by exec
+        return str(list(_text_of_code(function.__code__)))
     try:
         return _Writer().write(ast.parse(source).body)
     except SyntaxError:  # a lambda in the midst of a call
         return source
+
+
+def _text_of_code(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+    for inner in code.co_consts:
+        yield from _text_of_code(inner) if isinstance(inner, CodeType) else [repr(inner)]
 
 
 def _global_names(code: CodeType) -> Iterator[str]:

@@ -99,7 +99,7 @@ def swap_ffn(
     """
     if not isinstance(model, PreTrainedModel):
         raise UsageError(
-            f"swap_ffn takes a model of transformers, got {model!r}; load it first, as by "
+            f"swap_ffn takes a model of transformers, got a {type(model).__name__}; load one first, as by "
             "AutoModelForCausalLM.from_pretrained"
         )
     if not (intermediate_size is None or (type(intermediate_size) is int and intermediate_size > 0)):

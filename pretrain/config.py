@@ -302,8 +302,8 @@ class RunConfig(Section):
     }
 
     hints: ClassVar = {
-        "per-device-train-batch-size": "--batch-size N are the rows of a step, over all passes and devices; "
-        "--train.per-device-train-batch-size N the most rows of one forward pass",
+        "per-device-train-batch-size": "--batch-size is the rows of a step, over all passes and devices; "
+        "--train.per-device-train-batch-size the most rows of one pass",
         **dict.fromkeys(("gradient-accumulation-steps", "accumulate-grad-batches"), _ROWS_OF_A_STEP),
         **dict.fromkeys(("texts", "train-file", "dataset", "dataset-name"), _OWN_TEXTS),
         **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
@@ -325,7 +325,7 @@ class RunConfig(Section):
         "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
         **dict.fromkeys(("config", "config-name"), "write it first, without a flag, as in: train tiny"),
         **dict.fromkeys(
-            ("resume", "resume-from-checkpoint", "init-from"),
+            ("resume", "resume-from", "resume-from-checkpoint", "init-from"),
             "what was interrupted goes on when it is given again; another --max-steps is another run",
         ),
     }

@@ -44,7 +44,7 @@ def paper_files(analysis: Analysis, figures: Mapping[str, Figure], version: str)
     }
 
 
-def comparison_table(analysis: Analysis) -> str:
+def comparison_table(analysis: Analysis, caption: str = "", label: str = "tab:comparisons") -> str:
     """Return the primary comparisons as a booktabs table, the best of each metric first.
 
     Where no metric is primary, the table has those of all metrics.
@@ -65,8 +65,8 @@ def comparison_table(analysis: Analysis) -> str:
         multirow_align="naive",
         environment="longtable" if is_long else "table",
         position_float=None if is_long else "centering",
-        caption=_caption(analysis),
-        label="tab:comparisons",
+        caption=caption or _caption(analysis),
+        label=label,
     )
 
 

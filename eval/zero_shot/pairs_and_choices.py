@@ -181,7 +181,7 @@ BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def _file_tasks(suite: str, files: dict[str, Path], config: EvalConfig) -> list[TextTask]:
-    """Make the tasks whose items are the rows of files, JSON Lines."""
+    """Make the tasks whose items are the rows of files."""
     columns = tuple(dict.fromkeys(CONTEXTS.get(suite, PAIR_COLUMNS)))
     rows = {name: partial(read_rows, path, columns) for name, path in files.items()}
     return [
@@ -256,6 +256,30 @@ def find_embedded(suite: str, config: EvalConfig, run_dir: Path | None = None) -
         ChoiceTask(suite, uid, source, lambda uid=uid: _embedded(size, seed)[uid], config.max_pairs)
         for uid in _embedded(size, seed)
     ]
+
+
+def find_own(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List a task for each of the user's files, which are read where no run is at hand.
+
+    Raises:
+        UsageError: If there is none, or one cannot be used.
+    """
+    files = {path.name.split(".")[0]: path for path in config.pair_files}
+    if not files or len(files) < len(config.pair_files):
+        raise UsageError(
+            "own-pairs needs --pair-files FILE..., each of another name, with columns sentence_good and "
+            "sentence_bad"
+        )
+    if absent := [path for path in files.values() if not path.is_file()]:
+        raise UsageError(f"no file {absent[0]}, which --pair-files names")
+    rows = {name: partial(read_rows, path, PAIR_COLUMNS) for name, path in files.items()}
+    tasks = [
+        ChoiceTask(suite, name, fingerprint([path]), rows[name], config.max_pairs)
+        for name, path in files.items()
+    ]
+    for task in tasks if run_dir is None else ():
+        read_items(task)
+    return [*tasks]
 
 
 def _one_of(folder: Path, names: tuple[str, ...], suite: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,14 @@ def _tasks(analysis: Analysis, benchmark: Benchmark) -> str:
         return "" if set(tasks) <= {SINGLE_TASK, "validation"} else f"task {tasks[0]}"
     unit = SUITES[benchmark.name].noun if benchmark.name in SUITES else "tasks"
     return f"mean of {len(tasks)} {unit}"
+
+
+def checks(analysis: Analysis, has_scores: bool) -> Iterator[str]:
+    """Say which outcomes are means over tasks, where no suite's name tells it."""
+    for benchmark in analysis.primary:
+        tasks = _tasks(analysis, benchmark)
+        if benchmark.name not in SUITES and tasks.startswith("mean"):
+            yield f"Each {title(benchmark)} is the {tasks}."
 
 
 def score(analysis: Analysis, benchmark: Benchmark, family: Family, variant: Level) -> str:
@@ -201,4 +209,4 @@ def _dots(axes: Axes, values: np.ndarray, place: int, colour: str, is_baseline: 
         axes.axvline(values.mean(), color=style.GREY, lw=0.9, ls="--", zorder=1)
 
 
-PART = Part(name="scores", section=section, figures=figures, tables=tables)
+PART = Part(name="scores", section=section, figures=figures, tables=tables, checks=checks)

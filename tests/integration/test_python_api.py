@@ -357,6 +357,12 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
         (lambda r: ffa.suites()["blimp"].kind, "minimal pairs"),
         (lambda r: r.frame.pivot(index="seed", columns="ffn", values="loss").shape, (2, 2)),
         (lambda r: type(r.plot()) is type(r.compare().plot()), True),
+        (lambda r: {*ffa.variants("*kan*")} == {name for name in ffa.variants() if "kan" in name}, True),
+        (lambda r: r.best("loss") is r.best, True),
+        (lambda r: list(r.compare()[["difference", "ci_low", "ci_high"]]), ["estimate", "low", "high"]),
+        (lambda r: r.compare().outcomes[0] == r.compare()().outcomes[0], True),
+        (lambda r: r.where(max_steps=30, **{"optim.max_steps": [30]}) == r, True),
+        (lambda r: r.compare().to_latex(caption="Mine", label="x").count("{Mine}\n\\label{x}"), 1),
     ],
 )  # fmt: skip
 def test_what_is_guessed_of_runs_is_so(runs: ffa.Runs, guess: Callable, found: object, own_variants) -> None:
@@ -390,10 +396,62 @@ def test_runs_have_names_of_their_own_and_are_saved(tmp_path: Path, own_variants
         )
 
 
-def test_runs_of_other_training_are_told_of(runs: ffa.Runs, tmp_path: Path) -> None:
+def test_runs_of_other_training_are_told_of(runs: ffa.Runs, tmp_path: Path, capsys) -> None:
     other = ffa.train(CONFIG, ffn="relu", max_steps=1, runs_dir=tmp_path)
     assert "differ in optim.max_steps" in repr(ffa.compare(runs + other))
     assert "differ in" not in repr(ffa.compare(runs))
+    kans = [
+        ffa.train(
+            CONFIG, ffn="kan", max_steps=1, runs_dir=tmp_path, seed=seed, ffn_options={"grid_size": size}
+        )
+        for seed, size in ((1, 3), (2, 4), (1, 5))
+    ]
+    assert "the runs of kan differ in ffn_options" in repr(ffa.compare(runs + kans[:2]))
+    alike = kans[0] + kans[2]
+    assert alike.frame["ffn_options"].tolist() == ["{'grid_size': 3}", "{'grid_size': 5}"]
+    assert "ffn_options" not in kans[0] + kans[1]
+    with pytest.raises(
+        ffa.UsageError, match=r"kan seed 1 has 2 runs of ffn_options .* runs\.where\(ffn_options="
+    ):
+        ffa.compare(runs + alike)
+    capsys.readouterr()
+    assert ffa.train(CONFIG, ffn=["relu", "kan grid_size=3"], max_steps=1, runs_dir=tmp_path)[0] == other
+    assert "1 of 2 runs: finished before" in capsys.readouterr().err
+
+
+def test_own_pairs_and_texts_are_scored_by_name(runs: ffa.Runs) -> None:
+    pairs = {
+        "verbs": [("He runs.", "He run."), ["She sits.", "She sit."]],
+        "nouns": [("Two dogs.", "Two dog.")],
+    }
+    scores = ffa.evaluate(runs, pairs=pairs, texts={"dev": ["A dog ran."] * 5})
+    assert scores["own-pairs"].groupby("task").n_items.first().to_dict() == {"nouns": 1, "verbs": 2}
+    assert set(scores["perplexity"].task) == {"dev"}
+    (model, tokenizer), scored = runs[0].load(), scores[(scores.seed == 1) & (scores.variant == "gelu")]
+    ids = [tokenizer(f"<s>{text}", return_tensors="pt").input_ids for text in ("Two dogs.", "Two dog.")]
+    losses = [len(each[0]) - 1 and model(each, labels=each).loss.item() * (len(each[0]) - 1) for each in ids]
+    assert scored[scored.task == "nouns"].score.item() == 100 * (losses[0] < losses[1])
+    table = scores.pivot_table(index="variant", columns="benchmark", values="value")
+    headlines = scores[scores["primary"]]
+    assert table["perplexity"]["gelu"] == headlines["perplexity"].groupby("variant").score.mean()["gelu"]
+    assert (
+        scores.groupby(["ffn", "benchmark"])["value"].mean()["gelu", "perplexity"]
+        == table["perplexity"]["gelu"]
+    )
+    with pytest.raises(ffa.UsageError, match=r"pivot_table\(\.\.\.\) takes their mean"):
+        scores.pivot(index="variant", columns="benchmark", values="score")
+    assert scores.summary().equals(ffa.compare(scores).summary())
+
+
+def test_a_class_without_source_is_told_from_its_former_self(tmp_path: Path, own_variants) -> None:
+    found = []
+    for text in (CELL, CELL.replace("tanh", "sin"), CELL):
+        namespace: dict[str, Any] = {"__name__": "__main__"}
+        exec(text, namespace)  # as what is typed into a plain Python
+        found.append(ffa.train(CONFIG | SHORT, ffn=namespace["OwnBend"], runs_dir=tmp_path))
+    assert found[0] == found[2] != found[1]
+    assert found[0].loss != found[1].loss
+    assert ffa.train(CONFIG | SHORT, ffn="own-bend", runs_dir=tmp_path).name == "OwnBend"
 
 
 def test_learning_curves_are_drawn_and_saved(runs: ffa.Runs, tmp_path: Path) -> None:
@@ -481,6 +539,15 @@ def test_a_type_error_inside_of_a_call_stays_one(own_variants) -> None:
     assert not isinstance(told.value, ffa.UsageError)
 
 
+def test_a_study_is_asked_as_its_runs_are(runs: ffa.Runs) -> None:
+    study = ffa.Study(runs[0].folder.parents[2])
+    assert study.scores.equals(study.runs.scores)
+    assert study.summary().equals(study.runs.summary())
+    assert study.compare().verdicts.equals(study.report().verdicts)
+    with pytest.raises(AttributeError, match="did you mean runs"):
+        study.rans  # noqa: B018
+
+
 def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     content = {"families": "tiny", "variants": ("gelu", "relu"), "seeds": range(1, 3), "max_steps": 2}
@@ -512,7 +579,7 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: ffa.train(CONFIG, resume=True), "another max_steps is another run"),
         (lambda runs: ffa.train(CONFIG, config={}), "multiple values for argument 'config'; it takes config"),
         (lambda runs: ffa.train(CONFIG, n_layer=1, num_hidden_layers=1), "are the same setting"),
-        (lambda runs: ffa.load(device="cpu"), "it takes folder, trust_remote_code"),  # type: ignore
+        (lambda runs: ffa.load(devise="cpu"), "it takes folder, trust_remote_code"),  # type: ignore
         (lambda runs: runs.save("kept", model=True), "'model'; it takes folder"),
         (lambda runs: ffa.Run(seed=1), "it takes folder, name"),  # type: ignore
         (lambda runs: ffa.register("gelu", OwnGate), "an FFN variant 'gelu' is there already"),
@@ -529,10 +596,11 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: ffa.train(CONFIG, texts=pd.DataFrame({"story": ["a b"]})), "columns story"),
         (lambda runs: ffa.train(CONFIG, texts=["a story", "a.txt"]), "give one or the other"),
         (lambda runs: ffa.train(CONFIG, texts={"train": ["a b"]}), "give train and validation"),
-        (lambda runs: ffa.train(CONFIG, per_device_train_batch_size=8), "batch_size N are the rows"),
+        (lambda runs: ffa.train(CONFIG, per_device_train_batch_size=8), "batch_size is the rows"),
         (lambda runs: ffa.train(CONFIG, output_dir="here"), "did you mean runs_dir?"),
         (lambda runs: ffa.evaluate(runs, n=8), "did you mean max_pairs?"),
-        (lambda runs: ffa.evaluate(runs, pairs=[("a", "b")]), "are a suite: docs/adding-a-suite.md"),
+        (lambda runs: ffa.evaluate(runs, pairs=["a", ("b", "c")]), "give (good, bad) of each pair"),
+        (lambda runs: ffa.evaluate(runs, pairs=7), "pairs is 7; give"),
         (lambda runs: ffa.evaluate(runs, suites=[("a", "b")]), "unknown suite ['a', 'b']"),
         (lambda runs: ffa.train(CONFIG, tokenizer=runs[0].tokenizer), 'write .save_pretrained("mine")'),
         (lambda runs: ffa.train(CONFIG, grid_size=8), 'ffn=("kan", {"grid_size": 3})'),

@@ -41,6 +41,11 @@ def babylm_files(folder: Path) -> dict[str, Any]:
     return {"babylm25_dir": write_data(folder / "data"), "max_pairs": None}
 
 
+def own_pairs(folder: Path) -> dict[str, Any]:
+    lines(folder / "mine.jsonl", [PAIR, OTHER])
+    return {"pair_files": (folder / "mine.jsonl",)}
+
+
 def held_out_text(folder: Path) -> dict[str, Any]:
     (folder / "text.txt").write_text("One day a dog ran.\n\nIt was happy.\n", encoding="utf-8")
     return {"text_file": folder / "text.txt"}
@@ -51,6 +56,7 @@ DATA: dict[str, Callable[[Path], dict[str, Any]]] = {
     "babylm23": pair_files,
     "blimp-fast": pair_files,
     **dict.fromkeys(("blimp-filtered", "blimp-supplement", "ewok", "comps"), babylm_files),
+    "own-pairs": own_pairs,
     "perplexity": held_out_text,
 }
 
@@ -119,7 +125,7 @@ def test_a_metric_cannot_be_written_without(left_out):
 def test_every_suite_has_a_chance_level_but_of_texts_and_constant_answers() -> None:
     assert {name: chance_of(spec) for name, spec in SUITES.items()} == {
         "blimp": 50, "babylm23": 50, "blimp-fast": 50, "blimp-filtered": 50, "blimp-supplement": 50,
-        "ewok": 50, "comps": 50, "embedded-pairs": 50,
+        "ewok": 50, "comps": 50, "embedded-pairs": 50, "own-pairs": 50,
         "perplexity": None, "glue": None, "embedded-glue": None,
     }  # fmt: skip
 

@@ -129,6 +129,29 @@ def test_files_that_are_no_text_are_named(tmp_path):
             task.load_rows()
 
 
+def test_pairs_of_ones_own_are_a_task_a_file(tmp_path):
+    rows = [{"sentence_good": "He runs.", "sentence_bad": "He run."}]
+    write_lines(tmp_path / "verbs.jsonl", rows)
+    (tmp_path / "nouns.csv").write_text("sentence_bad,sentence_good\nTwo dog.,Two dogs.\n")
+    paths = (tmp_path / "verbs.jsonl", tmp_path / "nouns.csv")
+    options = {"verbs": ("He runs.", "He run."), "nouns": ("Two dogs.", "Two dog.")}
+    for task in find_suite_tasks("own-pairs", EvalConfig(pair_files=paths)):
+        (item,) = read_items(task)
+        assert tuple(text for _, text in item.options) == tuple(f" {text}" for text in options.pop(task.name))
+    assert not options
+    (tmp_path / "nouns.csv").write_text("good,bad\na,b\n")
+    (tmp_path / "other").mkdir()
+    write_lines(tmp_path / "other" / "verbs.jsonl", rows)
+    for files, message in (
+        ((), "--pair-files FILE"),
+        ((paths[0], tmp_path / "other" / "verbs.jsonl"), "of another name"),
+        ((tmp_path / "absent.csv",), "no file .*absent.csv"),
+        ((paths[1],), "no column 'sentence_good'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            find_suite_tasks("own-pairs", EvalConfig(pair_files=files))
+
+
 def test_missing_folders_and_tasks_are_named(tmp_path, shared_data):
     blimp = shared_data / "blimp"
     (tmp_path / "empty" / "full").mkdir(parents=True)
