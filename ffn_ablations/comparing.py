@@ -56,6 +56,8 @@ VERDICT_COLUMNS = (
 _FLAGS = {"axes": "axis", "contrasts": "contrast", "margins": "margin"}
 """What the command calls keywords of another name."""
 _KEYWORDS = {flag: keyword for keyword, flag in _FLAGS.items()}
+_OF_COLUMNS = {"variant": "variant", "ffn": "variant", "seed": "seed", "task": "task", "value": "score"}
+"""Keywords that say which column it is."""
 _OF_THE_COMMAND = ("source", "out", "plan", "sd", "variants", "families")
 """Its flags that are no keywords: they say where the report is written, or plan a study."""
 
@@ -119,6 +121,8 @@ def compare(
         "axes": axes, "paired": paired, "scores": scores,
     }  # fmt: skip
     metric = settings.pop("benchmark", metric)
+    if named := {ours: settings.pop(name) for name, ours in _OF_COLUMNS.items() if name in settings}:
+        given["columns"] = {**named, **(columns or {})}
     if not isinstance(metric, str):
         raise UsageError(f"metric is {shown_briefly(metric)}; it is one name, and primary takes several")
     request = read_keywords(Request, _flags(settings | given))
@@ -212,6 +216,8 @@ def _only(frame: pd.DataFrame, metric: str, request: Request) -> tuple[pd.DataFr
     known = [str(name) for name in frame if name not in ROW_COLUMNS]
     known += dict.fromkeys(each for name in places for each in frame[name].astype(str))
     metric = HELD_OUT if metric == "loss" and "loss" not in known and HELD_OUT in known else metric
+    if metric in frame and not pd.api.types.is_numeric_dtype(frame[metric]):
+        return frame, request.model_copy(update={"columns": (*request.columns, f"benchmark={metric}")})
     if not metric or metric in frame:
         return frame, request.model_copy(update={"scores": (metric,)}) if metric else request
     for name in places:

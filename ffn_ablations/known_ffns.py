@@ -59,7 +59,7 @@ def variants(hidden_size: int | str = 512, intermediate_size: int = 1024, **sett
     """
     if isinstance(hidden_size, str):
         every = variants(intermediate_size=intermediate_size, **settings)
-        return every[[fnmatch(name, hidden_size) for name in every]]
+        return Variants(every[[fnmatch(name, hidden_size) for name in every]])
     sizes = {"hidden_size": hidden_size, "intermediate_size": intermediate_size}
     header, *rows = table_rows(read_keywords(TableArgs, {**sizes, **settings}))
     names, cells = [row[0] for row in rows], [row[1:] for row in rows]

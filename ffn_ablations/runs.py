@@ -172,8 +172,10 @@ class Run(Trained):
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
         if not self._inside.is_run:
+            longer = sorted(self.folder.parent.glob(f"{self.folder.name}-*"))
+            near = f"there is {longer[0]}; " if longer else ""
             raise UsageError(
-                f"{self.folder} is no run's folder (<runs_dir>/<study>/<family>/<variant>/<run>); "
+                f"{self.folder} is no run's folder (<runs_dir>/<study>/<family>/<variant>/<run>); {near}"
                 "ffn_ablations.load opens all runs below a folder, and train makes some"
             )
         run_id = self._inside.run_id

@@ -45,7 +45,8 @@ def study(
             below ``runs/``; of a new one its name, or the content of its file as a mapping.
         runs_dir: Folder of all runs, in place of the one in the configuration.
         **sections: Of a new one, what its file holds, which is written as ``<name>.yaml``: ``families="tiny",
-            variants=["gelu", "kan"], seeds="1-3"``; settings of ``train`` become its config.
+            variants=["gelu", "kan"], seeds="1-3"``; settings of ``train`` become its config, ``suites``
+            its evaluation.
 
     Raises:
         UsageError: If there is no such study, a value in its file does not fit, or there is a file of another
@@ -70,6 +71,8 @@ def _written(content: dict[str, Any]) -> Path:
     fields = _with_torch("study.study_config").StudyConfig.model_fields
     file = Path(f"{content.get('name')}.yaml")
     settings = {name: content.pop(name) for name in [*content] if name not in fields}
+    if suites := settings.pop("suites", None):
+        content["evaluation"] = {"suites": [suites] if isinstance(suites, str) else list(suites)}
     for name in settings.keys() & SubmitArgs.model_fields.keys():
         raise KeywordError(f"{name} is a keyword of run: study({file.stem!r}).run({name}=...)")
     if settings:

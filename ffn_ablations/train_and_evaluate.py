@@ -241,7 +241,7 @@ def evaluate(
         names, settings = [*names, "own-pairs"], settings | {"pair_files": pair_files(pairs, runs_dir)}
     if texts is not None:
         is_named = isinstance(texts, Mapping) and len(texts) == 1
-        name, of_name = next(iter(texts.items())) if is_named else ("", texts)
+        name, of_name = next(iter(texts.items())) if is_named else ("texts", texts)
         files = text_settings(of_name, runs_dir, name)["data.train_files"]
         if len(files) > 1:
             raise UsageError(f"texts are {len(files)} files; evaluate takes one, or the texts themselves")

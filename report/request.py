@@ -190,8 +190,10 @@ def read_columns(texts: Iterable[str], axes: Iterable[str] = ()) -> dict[str, st
     columns: dict[str, str] = {}
     for text in texts:
         column, equals, theirs = text.partition("=")
-        if not equals or not column or not theirs or (column not in allowed and theirs in allowed):
+        if not equals or not column or not theirs:
             raise UsageError(f"--columns {text!r} is no pair; write --columns variant=THEIR_COLUMN")
+        if column not in allowed and theirs in allowed:
+            raise UsageError(f"--columns {text!r} has them the wrong way; write --columns {theirs}={column}")
         if column not in allowed:
             raise unknown_name("column in --columns", column, allowed)
         if column in columns:

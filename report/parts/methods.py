@@ -150,6 +150,8 @@ def _limits(analysis: Analysis) -> list[str]:
 def checks(analysis: Analysis, result: object) -> Iterator[str]:
     """Say what of the study was changed after it began, and which look this is."""
     yield from filter(None, [analysis.source.design.changed])
+    if analysis.inference.paired:
+        yield "Runs of one seed are compared with each other."
     looks, runs = analysis.inference.looks, [c.fewest_runs for c in analysis.claims]
     if isinstance(looks, PlannedLooks) and runs:
         planned = ", ".join(map(str, looks.plan))

@@ -271,7 +271,8 @@ def steps(analysis: Analysis, rows: tuple[MetricPower, ...]) -> Iterator[NextSte
     current = max(needed.comparison.fewest_runs, 1)
     seeds = max(needed.seeds or 0, current + 1)
     looks, before = analysis.inference.looks, ""
-    done = analysis.runs.groupby(["family", "variant"]).run_id.nunique().to_dict()
+    scored = analysis.runs[analysis.runs.benchmark == needed.comparison.benchmark]
+    done = scored.groupby(["family", "variant"]).run_id.nunique().to_dict()
     if isinstance(looks, PlannedLooks) and seeds > looks.plan[-1]:
         done, before = {}, f"No further look of the plan has {POWER:.0%} power; a new study, read once, with "
     elif isinstance(looks, PlannedLooks):

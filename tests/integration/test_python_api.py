@@ -545,19 +545,22 @@ def test_a_study_is_asked_as_its_runs_are(runs: ffa.Runs) -> None:
     assert study.summary().equals(study.runs.summary())
     assert study.compare().verdicts.equals(study.report().verdicts)
     with pytest.raises(AttributeError, match="did you mean runs"):
-        study.rans  # noqa: B018
+        study.rans
 
 
 def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    content = {"families": "tiny", "variants": ("gelu", "relu"), "seeds": range(1, 3), "max_steps": 2}
+    content = {
+        "families": "tiny", "variants": ("gelu", "relu"), "seeds": range(1, 3), "max_steps": 2,
+        "suites": "embedded-pairs",
+    }  # fmt: skip
     with pytest.raises(ffa.UsageError, match="'geluu'"):
         ffa.study("mine", **content | {"variants": ["geluu"]})
     assert not any(tmp_path.iterdir())
     study = ffa.study("mine", **content)
     assert yaml.safe_load(Path("mine.yaml").read_text()) == {
         "name": "mine", "families": {"gpt_neo": "tiny"}, "variants": ["gelu", "relu"], "seeds": [1, 2],
-        "config": {"optim": {"max_steps": 2}},
+        "config": {"optim": {"max_steps": 2}}, "evaluation": {"suites": ["embedded-pairs"]},
     }  # fmt: skip
     assert (
         study

@@ -267,9 +267,7 @@ def test_pairs_are_counted_where_seeds_differ():
 
 def test_runs_of_two_configurations_are_told_apart():
     twice = pd.concat([made_scores().assign(run_id=name + made_scores().variant) for name in "ab"])
-    with pytest.raises(
-        ffa.UsageError, match=r"seed 0 has 2 runs .*; .* keep one, as runs.filter\(lambda run"
-    ):
+    with pytest.raises(ffa.UsageError, match=r"seed 0 has 2 runs .*; .* keep one, as runs.where\(max_steps="):
         ffa.compare(twice.assign(run_id=twice.run_id + twice.seed.astype(str)))
 
 
@@ -442,3 +440,22 @@ def test_of_two_runs_none_is_left_out() -> None:
         name in card.partition("whether one decides is not known: ")[2] for name in ("`swish`", "`relu`")
     )
     assert "robust" not in card
+
+
+def test_keywords_may_name_columns_and_the_outcome_a_mean_of_tasks() -> None:
+    rows = [
+        {"model": model, "rs": seed, "task": task, "value": value + seed / 3 + seed % 2 * (task == "cola")}
+        for model, value in (("gelu", 60.0), ("kan", 63.0))
+        for seed in (1, 2, 3)
+        for task in ("cola", "rte")
+    ]
+    frame = pd.DataFrame(rows)
+    by_task = ffa.compare(frame, variant="model", seed="rs", metric="task", value="value")
+    assert by_task.outcomes == ["cola", "rte"]
+    accuracies = frame.rename(columns={"value": "accuracy"})
+    mean = ffa.compare(accuracies, variant="model", seed="rs", paired=True)
+    assert mean.estimate["kan"] == pytest.approx(3.0)
+    assert "Each accuracy is the mean of 2 tasks. " in repr(mean)
+    assert "Runs of one seed are compared with each other. " in repr(mean)
+    with pytest.raises(ffa.UsageError, match=r'the wrong way; write columns=\{"score": "value"\}'):
+        ffa.compare(frame, variant="model", columns={"value": "score"})
