@@ -455,7 +455,7 @@ def test_keywords_may_name_columns_and_the_outcome_a_mean_of_tasks() -> None:
     accuracies = frame.rename(columns={"value": "accuracy"})
     mean = ffa.compare(accuracies, variant="model", seed="rs", paired=True)
     assert mean.estimate["kan"] == pytest.approx(3.0)
-    assert "Each accuracy is the mean of 2 tasks. " in repr(mean)
-    assert "Runs of one seed are compared with each other. " in repr(mean)
+    assert "Each accuracy is the mean of 2 tasks." in repr(mean)
+    assert "Runs of one seed are compared with each other." in repr(mean)
     with pytest.raises(ffa.UsageError, match=r'the wrong way; write columns=\{"score": "value"\}'):
         ffa.compare(frame, variant="model", columns={"value": "score"})
