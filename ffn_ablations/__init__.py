@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ffn_ablations.comparing import Comparison as Comparison
     from ffn_ablations.comparing import compare as compare
     from ffn_ablations.comparing import plan as plan
+    from ffn_ablations.comparing import report as report
     from ffn_ablations.known_ffns import check as check
     from ffn_ablations.known_ffns import ffn as ffn
     from ffn_ablations.known_ffns import register as register
@@ -76,7 +77,7 @@ except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was inst
 
 _MODULES = {
     "Comparison": "ffn_ablations.comparing", "compare": "ffn_ablations.comparing",
-    "plan": "ffn_ablations.comparing", "FFNSpec": "ffn_variants.spec",
+    **dict.fromkeys(("plan", "report"), "ffn_ablations.comparing"), "FFNSpec": "ffn_variants.spec",
     **dict.fromkeys(("Run", "Runs", "load", "load_config"), "ffn_ablations.runs"),
     **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
     **dict.fromkeys(("check", "ffn", "register", "suites"), "ffn_ablations.known_ffns"),
@@ -111,7 +112,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("compare_configs", "diff", "diff_configs"), "run.config of each"),
     **dict.fromkeys(("load_comparison", "read_comparison"), "compare(scores) again, or pickle it"),
     **dict.fromkeys(("read_scores", "load_scores"), "compare(path), which reads tables; .data is the frame"),
-    "report": "compare(scores).save(folder)", "Trainer": "train(...)", "resume": "train(...) as before",
+    "Trainer": "train(...)", "resume": "train(...) as before",
 }  # fmt: skip
 """What is looked for here, and is elsewhere."""
 

@@ -45,6 +45,11 @@ from scores.declarations import OnlyFractionsError
 from scores.rows import NO_METRIC, ROW_COLUMNS, to_csv
 from scores.suites import HELD_OUT
 
+_KINDS = {
+    **dict.fromkeys(("bar", "box", "boxplot", "dots", "scatter", "strip", "violin"), "seeds"),
+    **dict.fromkeys(("curves", "learning_curves", "losses"), "learning-curves"),
+}
+"""What others call figures."""
 NARROW_IN = 3
 """Axes less wide have no place for a legend."""
 VERDICT_COLUMNS = (
@@ -127,6 +132,17 @@ def compare(
         raise UsageError(f"metric is {shown_briefly(metric)}; it is one name, and primary takes several")
     request = read_keywords(Request, _flags(settings | given))
     return _compare([data, *further] if further else data, request, metric)
+
+
+def report(
+    data: Any, out: str | os.PathLike[str] = "report", *, paper: bool = False, **settings: Any
+) -> Path:
+    """Write a report: ``compare(data, **settings).save(out, paper=paper)``, whose folder it is.
+
+    Returns:
+        The path of report.md.
+    """
+    return compare(data, **settings).save(out, paper=paper)
 
 
 @one_line_errors()
@@ -571,7 +587,7 @@ class Comparison(Framed):
         Raises:
             UsageError: For an unknown name, or where there is nothing to draw.
         """
-        panel = find_panel(self.analysis, kind, outcome, family)
+        panel = find_panel(self.analysis, _KINDS.get(kind, kind), outcome, family)
         # pyplot finds its backend with its first figure, and then says whether it is interactive: outside of
         # what is put back.
         size = figsize or (panel.width, panel.height)

@@ -111,6 +111,9 @@ class Loaded(NamedTuple):
     tokenizer: Any
 
 
+_PLOTS = dict.fromkeys(("plot_curves", "plot_loss", "plot_losses", "plot_history"), "plot")
+
+
 class Trained(Framed):
     """What is done with one run as with several."""
 
@@ -192,7 +195,7 @@ class Run(Trained):
         **dict.fromkeys(("num_parameters", "num_params", "n_params"), "parameters"),
         **dict.fromkeys(("checkpoint", "checkpoint_path", "model_dir", "model_folder"), "model_path"),
         **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
-        **dict.fromkeys(("export", "to_hf"), "save_pretrained"),
+        **dict.fromkeys(("export", "to_hf"), "save_pretrained"), **_PLOTS,
     }  # fmt: skip
 
     def __call__(self, by: str = "loss") -> Run:
@@ -402,7 +405,7 @@ class Runs(Trained, list[Run]):
     ``runs["loss"]`` a column of the frame.
     """
 
-    other_names: ClassVar = {"history": "curves", "losses": "loss", "ffn": "variant"}
+    other_names: ClassVar = {"history": "curves", "losses": "loss", "ffn": "variant", **_PLOTS}
 
     def __init__(self, runs: Iterable[Run | str | os.PathLike[str]] | str | os.PathLike[str] = ()) -> None:
         several = [runs] if isinstance(runs, str | os.PathLike) else runs

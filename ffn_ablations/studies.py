@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pandas as pd
 import yaml
 
+from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_text
 from base.run.folder_names import StudyFolder
@@ -53,7 +54,9 @@ def study(
             content.
     """
     if sections or isinstance(name, Mapping):
-        name = _written({**name} if isinstance(name, Mapping) else {"name": os.fspath(name), **sections})
+        name = _written(
+            {**name, **sections} if isinstance(name, Mapping) else {"name": os.fspath(name), **sections}
+        )
     if not isinstance(name, str | os.PathLike):
         raise UsageError(f"{shown_briefly(name)} names no study; give a name, a YAML file, or its content")
     path, runs = Path(name), None if runs_dir is None else Path(runs_dir)
@@ -71,6 +74,8 @@ def _written(content: dict[str, Any]) -> Path:
     fields = _with_torch("study.study_config").StudyConfig.model_fields
     file = Path(f"{content.get('name')}.yaml")
     settings = {name: content.pop(name) for name in [*content] if name not in fields}
+    if base := settings.pop("base", settings.pop("model_config", None)):
+        content["families"] = base
     if suites := settings.pop("suites", None):
         content["evaluation"] = {"suites": [suites] if isinstance(suites, str) else list(suites)}
     for name in settings.keys() & SubmitArgs.model_fields.keys():
@@ -83,7 +88,7 @@ def _written(content: dict[str, Any]) -> Path:
     if any(map(callable, content.get("variants", ()))):
         raise UsageError('a study takes a class from its file: variants=["gelu", "mine.py:MyFFN"]')
     text = yaml.safe_dump(as_yaml(content), sort_keys=False)
-    if file.exists() and file.read_text(encoding="utf-8") == text:
+    if file.exists() and read_yaml(file) == yaml.safe_load(text):
         return file
     if file.exists():
         raise UsageError(f"{file} has another content; remove it, or give the study another name")
@@ -123,10 +128,11 @@ class Study(Trained):
     def __init__(
         self, folder: Any = None, file: Path | None = None, runs_dir: Path | None = None, **others: Any
     ):
-        if others or folder is None or not (file or Path(folder).is_dir()):
-            name = "name" if folder is None else repr(str(folder))
-            raise KeywordError(f"Study takes a study's folder; study({name}, ...) opens or writes one")
-        vars(self).update(folder=Path(folder), file=file, runs_dir=runs_dir)
+        if others or folder is None or not (file or Path(folder).is_dir()):  # what study(...) takes
+            name = others.pop("name", folder)
+            vars(self).update(vars(study({} if name is None else name, runs_dir=runs_dir, **others)))
+        else:
+            vars(self).update(folder=Path(folder), file=file, runs_dir=runs_dir)
 
     @one_line_errors()
     def run(self, **settings: Any) -> StudyStatus:

@@ -40,6 +40,8 @@ from report.inputs.run_facts import held_out_rows
 FFN = str | FFNSpec | type[torch.nn.Module]
 _OTHERS = ("ffn", "seeds", "texts", "trust_remote_code", "dry_run")
 """Keywords of ``train`` that are no settings of a run."""
+_HELD_OUT = frozenset(("eval_dataset", "eval_texts", "val_texts", "validation_texts"))
+"""What the held-out ones of ``texts`` are called, too."""
 _SCALARS = ("learning_rate", "lr", "max_steps", "epochs", "batch_size", "hidden_size", "weight_decay")
 """Settings that people give several of."""
 
@@ -105,9 +107,11 @@ def train(
     """
     if isinstance(seed, Sequence | range | np.ndarray) and not isinstance(seed, str):
         raise UsageError(f"seed is {shown(seed)}; several are seeds={shown(seed)}")
-    for name in ("data", "dataset"):
+    for name in ("data", "dataset", "train_dataset", "corpus"):
         if not isinstance(settings.get(name, {}), Mapping):
             texts = settings.pop(name)
+    for name in _HELD_OUT.intersection(settings) if texts is not None else ():
+        texts = {"train": texts, "validation": settings.pop(name)}
     variants = {"": {}} if ffn is None else named_ffns(ffn)
     given = {
         "ffn_options": ffn_options, "ffn_budget": ffn_budget, "family": family, "seed": seed,

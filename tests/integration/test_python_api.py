@@ -283,6 +283,7 @@ def test_texts_are_paths_or_the_documents_themselves(tmp_path: Path) -> None:
     parted = ffa.train(CONFIG, texts={"train": stories[5:], "validation": stories[:5]}, **asked)
     files_of = (parted.config["data"][f"{part}_files"] for part in ("train", "validation"))
     assert [len(Path(*each).read_text().splitlines()) for each in files_of] == [35, 5]
+    assert ffa.train(CONFIG, train_dataset=stories[5:], eval_dataset=stories[:5], **asked) == parted
     for texts in (files[0], str(files[0]), list(map(str, files))):
         run = ffa.train(CONFIG, texts=texts, txt_split="lines", **asked)
         given = texts if isinstance(texts, list) else [str(texts)]
@@ -360,6 +361,8 @@ def test_runs_are_a_list_of_their_own(runs: ffa.Runs) -> None:
         (lambda r: {*ffa.variants("*kan*")} == {name for name in ffa.variants() if "kan" in name}, True),
         (lambda r: r.best("loss") is r.best, True),
         (lambda r: list(r.compare()[["difference", "ci_low", "ci_high"]]), ["estimate", "low", "high"]),
+        (lambda r: r.plot_curves().lines[0].get_ydata().tolist() == r[0].losses, True),
+        (lambda r: r.compare().plot("box").get_title() == r.compare().plot("seeds").get_title(), True),
         (lambda r: r.compare().outcomes[0] == r.compare()().outcomes[0], True),
         (lambda r: r.where(max_steps=30, **{"optim.max_steps": [30]}) == r, True),
         (lambda r: r.compare().to_latex(caption="Mine", label="x").count("{Mine}\n\\label{x}"), 1),
@@ -567,6 +570,8 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         == ffa.study("mine", **content)
         == ffa.study("mine.yaml")
         == ffa.study({"name": "mine", **content})
+        == ffa.Study("mine", **content)
+        == ffa.Study(name="mine", base="tiny", **{k: v for k, v in content.items() if k != "families"})
     )
     assert study.status.summary == "4 waiting"
     with pytest.raises(ffa.UsageError, match=r"mine\.yaml has another content"):
@@ -586,10 +591,10 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: runs.save("kept", model=True), "'model'; it takes folder"),
         (lambda runs: ffa.Run(seed=1), "it takes folder, name"),  # type: ignore
         (lambda runs: ffa.register("gelu", OwnGate), "an FFN variant 'gelu' is there already"),
-        (lambda runs: ffa.Study("quickstart"), "study('quickstart', ...) opens"),
-        (lambda runs: ffa.Study("mine", variants=["gelu"]), "study('mine', ...) opens or writes"),
+        (lambda runs: ffa.Study("quickstrat"), "did you mean quickstart"),
+        (lambda runs: ffa.Study(), "name"),
         (lambda runs: ffa.study("quickstart", dry_run=True), "study('quickstart').run(dry_run=...)"),
-        (lambda runs: ffa.study("mine", base="tiny"), "did you mean families?"),
+        (lambda runs: ffa.study("mine", models="tiny"), "did you mean families?"),
         (lambda runs: ffa.study("mine", variants=[OwnGate]), 'variants=["gelu", "mine.py:MyFFN"]'),
         (lambda runs: ffa.study(3), "3 names no study"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
