@@ -128,7 +128,9 @@ class Trained(Framed):
 
     def summary(self) -> Table:
         """Describe the held-out losses of each variant: count, mean, std, min, ..., in nats."""
-        return Table(self.frame.groupby("variant", sort=False)["loss"].describe())
+        runs = as_runs(self)
+        levels = ["variant", *runs.told_apart] if runs.told_apart else "variant"
+        return Table(runs.frame.groupby(levels, sort=False, dropna=False)["loss"].describe())
 
     @one_line_errors()
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -284,7 +286,7 @@ class Run(Trained):
         if notes and not tables:
             raise UsageError(notes[0])
         rows = pd.concat([held_out_rows([self.facts]), *tables.values()], ignore_index=True)
-        return rows.assign(run_id=self.facts.run_id, variant=self.variant, **self.places)
+        return Table(rows.assign(run_id=self.facts.run_id, variant=self.variant, **self.places))
 
     @one_line_errors()
     def load(self, *, trust_remote_code: bool = False) -> Loaded:
@@ -423,11 +425,17 @@ class Runs(Trained, list[Run]):
             for run in self
         ]
         table = Table(rows, columns=[*_COLUMNS[:2], *axes, *_COLUMNS[2:], "folder"])
-        alike = table.duplicated([*_COLUMNS[:3], *axes], keep=False)
-        differing = differing_settings(compress(self, alike))
-        for place, name in enumerate(differing, start=2 + len(axes)):
+        for place, name in enumerate(self.told_apart, start=2 + len(axes)):
             table.insert(place, name, [setting_of(run, name) for run in self])
         return table
+
+    @property
+    def told_apart(self) -> list[str]:
+        """Settings in which runs of one family, variant, seed and level differ."""
+        places = [(run.family, run.name, run.seed, *run.places.items()) for run in self]
+        return differing_settings(
+            run for run, place in zip(self, places, strict=True) if places.count(place) > 1
+        )
 
     def __contains__(self, run: object) -> bool:
         return run in self.keys() if isinstance(run, str) else super().__contains__(run)
@@ -453,7 +461,7 @@ class Runs(Trained, list[Run]):
     @property
     def scores(self) -> pd.DataFrame:
         """Every score so far of every run as rows."""
-        return pd.concat([run.scores for run in self], ignore_index=True)
+        return Table(pd.concat([run.scores for run in self], ignore_index=True))
 
     @property
     def curves(self) -> pd.DataFrame:
@@ -505,10 +513,9 @@ class Runs(Trained, list[Run]):
         columns = ["family", "variant", "seed", *self.axes]
         is_kept = np.ones(len(self), bool)
         for name, level in levels.items():
-            try:
-                has = self.frame[name] if name in columns else [run.config[name] for run in self]
-            except KeyError:
-                raise unknown_name("axis or setting of these runs:", name, columns) from None
+            has = self.frame[name] if name in columns else [setting_of(run, name) for run in self]
+            if not any(each is not None for each in has):
+                raise unknown_name("axis or setting of these runs:", name, columns)
             is_kept &= np.isin([str(each) for each in has], [str(each) for each in np.ravel(level)])
         return self[is_kept]
 

@@ -14,7 +14,7 @@ from pandas.api.typing import DataFrameGroupBy
 from base.errors import UsageError, unknown_name
 
 OTHER_NAMES = {
-    "ffn": "variant", "std": "sd", "means": "mean", "losses": "loss", "value": "score",
+    "ffn": "variant", "metric": "benchmark", "outcome": "benchmark", "std": "sd", "means": "mean", "losses": "loss", "value": "score",
     **dict.fromkeys(("ci_low", "ci_lower", "lower"), "low"),
     **dict.fromkeys(("ci_high", "ci_upper", "upper"), "high"),
     **dict.fromkeys(("p_values", "pvalues", "p_value", "pvalue"), "p"),

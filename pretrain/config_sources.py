@@ -88,8 +88,8 @@ def load_own_variant(model: ModelConfig) -> None:
 
 
 def is_unknown_here(model: ModelConfig) -> bool:
-    """Whether a run's variant is from a file that this process did not load."""
-    return model.ffn_file is not None and not is_registered(model.ffn)
+    """Whether a run's variant is from a file or a notebook that this process did not load."""
+    return (model.ffn_file or model.ffn_source) is not None and not is_registered(model.ffn)
 
 
 def _with_typed_file(typed: Typed) -> Typed:

@@ -142,7 +142,7 @@ def _refuse_second_runs(rows: pd.DataFrame, origin: str, axes: Sequence[str]) ->
         same = twice[(twice[key] == first[key]).all(axis=1)].run_id
         at = " ".join([first.family, *(f"{name} {first[name]}" for name in axes), first.variant])
         cure = "a report compares runs of one configuration: "
-        of_frame = "keep one, as runs.where(max_steps=20)"
+        of_frame = f"keep one, as scores[scores.run_id != {same.iloc[-1]!r}]"
         cure += of_frame if origin == "the data frame" else "move the others out of the folder"
         raise UsageError(f"{origin}: {at} seed {first.seed} has {len(same)} runs ({', '.join(same)}); {cure}")
 

@@ -118,9 +118,15 @@ def _load_stored(
     config: Mapping[str, Any], model: str | Path, trust: bool, arguments: Mapping[str, Any]
 ) -> None:
     """Load what ``ffn_files`` of a config names, but for the variants that this process has already."""
-    for name, place in mapping(config.get("ffn_files")).items():
+    files, ffn = mapping(config.get("ffn_files")), config.get("ffn")
+    if isinstance(ffn, str) and ffn not in files and not is_registered(ffn):
+        raise UsageError(
+            f"{model} is through {ffn!r}, a class of a notebook or script; give it again by its cell and "
+            "ffn_ablations.check(CLASS)"
+        )
+    for name, place in files.items():
         file, attribute = _file_name(place), str(place).rpartition(":")[2]
-        recorded = config.get("ffn_source") if name == config.get("ffn") else None
+        recorded = config.get("ffn_source") if name == ffn else None
         if is_registered(name) and _is_here(name, recorded):
             continue
         check_consent(trust, f"{model} brings its FFN variant {name!r} in {file}")
