@@ -160,14 +160,14 @@ def find_study_folder(name: Path, runs_dir: Path | None = None, *, is_begun: boo
     """Return the folder that a user means: a path, or the name of a study in the folder of runs.
 
     Args:
-        name: As it was written; anything else is returned as it is.
+        name: As it was written, on Windows too; anything else is returned as it is.
         runs_dir: The folder of runs, in place of ``runs``.
         is_begun: Refuse what is neither a path nor the name of a study of one's own or a shipped one.
 
     Raises:
         UsageError: For such a name; names the studies that were begun, and where they were looked for.
     """
-    runs = runs_dir or Path("runs")
+    runs, name = runs_dir or Path("runs"), Path(str(name).replace("\\", "/"))
     if os.path.exists(name):
         return name
     if len(name.parts) == 1 and (runs / name).is_dir():
