@@ -60,7 +60,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         cut = str(path)[:LONGEST_PATH_SHOWN]
         raise UsageError(f"{cut}: cannot be read ({error.strerror}); give the path of a YAML file") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
+        raise UsageError(f"{path}: is not UTF-8 text; save a YAML file as UTF-8") from None
     except RecursionError:
         raise UsageError(f"{path}: is nested too deeply; give sections of keys and values") from None
     except (yaml.YAMLError, ValueError) as error:  # such as a date without such a day
@@ -124,13 +124,14 @@ def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     """Return the file that a user means: a path, or the name of an own or a shipped one.
 
     Args:
-        name: As it was written; of a name ``.yaml`` may be left out.
+        name: As it was written, on Windows too; of a name ``.yaml`` may be left out.
         kind: What it is.
         named_in: The file that names it, which it never means; relative paths start beside it.
 
     Raises:
         UsageError: If there is no such file; names the shipped ones.
     """
+    name = Path(str(name).replace("\\", "/"))
     is_name = len(name.parts) == 1
     folder = named_in.parent if named_in else Path()
     for path in (folder / name, folder / f"{name}.yaml")[: 1 + is_name]:
@@ -159,14 +160,14 @@ def find_study_folder(name: Path, runs_dir: Path | None = None, *, is_begun: boo
     """Return the folder that a user means: a path, or the name of a study in the folder of runs.
 
     Args:
-        name: As it was written; anything else is returned as it is.
+        name: As it was written, on Windows too; anything else is returned as it is.
         runs_dir: The folder of runs, in place of ``runs``.
         is_begun: Refuse what is neither a path nor the name of a study of one's own or a shipped one.
 
     Raises:
         UsageError: For such a name; names the studies that were begun, and where they were looked for.
     """
-    runs = runs_dir or Path("runs")
+    runs, name = runs_dir or Path("runs"), Path(str(name).replace("\\", "/"))
     if os.path.exists(name):
         return name
     if len(name.parts) == 1 and (runs / name).is_dir():
@@ -189,14 +190,6 @@ def near_study(name: Path, runs: Path = Path("runs")) -> str:
     return (
         f"{hint}Studies in {runs}: {some}" if some else f"no study is in {runs}; give the path of its folder"
     )
-
-
-def near_file(path: Path) -> str:
-    """Ask for the file or folder beside where a path was misspelt, if one there is called nearly so."""
-    wrong = next((x for x in reversed(path.parents) if not x.exists()), path)
-    close = closest(wrong.name, sorted(each.name for each in wrong.parent.glob("*")))
-    meant = wrong.with_name(close or wrong.name) / path.relative_to(wrong)
-    return f"did you mean {meant}? " if meant.exists() and meant != path else ""
 
 
 SEED_END = 2**32

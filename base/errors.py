@@ -80,8 +80,8 @@ def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageErro
     names = list(available)
     close = closest(str(name), names)
     hint = f"; did you mean {close!r}?" if close else ";"
-    if (several := set(str(name).split(","))) <= set(names) and len(several) > 1:
-        hint = f" names several; write them apart: {str(name).replace(',', ' ')};"
+    if (several := set(str(name).split(","))) <= {*names, ""} and len(several) > 1:
+        hint = f" names several; write them apart: {str(name).replace(',', ' ').strip()};"
     return UsageError(f"unknown {kind} {shown(name)}{hint} Available: {', '.join(names)}")
 
 
@@ -117,6 +117,16 @@ def prefixed(place: str) -> Iterator[None]:
 def unexpanded(path: object) -> str:
     """What else to say of a path that does not exist, where it is a pattern that no shell has read."""
     return "; a shell puts files for * only where it is not quoted, and some match" * ("*" in str(path))
+
+
+def near_file(path: Path) -> str:
+    """Ask for the file or folder that a path may mean: called nearly so, or with / for Windows' backslash."""
+    typed, path = path, Path(str(path).replace("\\", "/"))
+    wrong = next((x for x in reversed(path.parents) if not x.exists()), path)
+    beside = [x.name for x in sorted(wrong.parent.glob("*")) if closest(wrong.stem, [x.stem])]
+    close = closest(wrong.name, beside)
+    meant = wrong.with_name(close or wrong.name) / path.relative_to(wrong)
+    return f"did you mean {meant}? " if meant.exists() and meant != typed else ""
 
 
 def did_you_mean(name: str | None, otherwise: str) -> str:

@@ -261,6 +261,8 @@ def _as_frame(data: Any, baseline: str, outcome: str) -> pd.DataFrame | None:
         data = pd.DataFrame(data)
     if not isinstance(data, pd.DataFrame):
         return None
+    if data.columns.nlevels > 1 and None not in data.columns.names[1:]:  # of pivot_table
+        data = pd.DataFrame(data.stack([*range(1, data.columns.nlevels)], future_stack=True))
     if data.columns.name == "seed" and baseline in data.index:
         data = data.T
     if baseline in data and "seed" not in data:

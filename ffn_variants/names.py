@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from base.config_input import LONGEST_PATH_SHOWN
-from base.errors import UsageError, first_line, shown, unknown_name
+from base.errors import UsageError, first_line, near_file, shown, unknown_name
 from base.model_folders import VARIANT_COPY
 from base.records import read_json
 
@@ -158,7 +158,8 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         raise UsageError(
-            f"{path}: no such file; {EXAMPLE}, or the copy of it in a run's folder, RUN/{VARIANT_COPY}:SPEC"
+            f"{path}: no such file; {near_file(path)}{EXAMPLE}, or the copy of it in a run's folder, "
+            f"RUN/{VARIANT_COPY}:SPEC"
         ) from None
     except OSError as error:
         cut = str(path)[:LONGEST_PATH_SHOWN]

@@ -113,10 +113,9 @@ def _find_spec(module: ModuleType, path: Path, attribute: str) -> FFNSpec:
     if isinstance(found, FFNSpec):
         return found
     names = [name for name, value in vars(module).items() if _is_variant(value, module)]
-    if not names:
-        raise UsageError(
-            f"{path}: has no FFNSpec and no nn.Module; add class {attribute}(nn.Module) with {SIGNATURES}"
-        )
+    if not names or callable(found):
+        what = f"{attribute} is no module" if callable(found) else "has no FFNSpec and no nn.Module"
+        raise UsageError(f"{path}: {what}; add class {attribute}(nn.Module) with {SIGNATURES}")
     raise UsageError(f"{path}: {unknown_name('FFNSpec or nn.Module', attribute, names)}")
 
 

@@ -310,9 +310,13 @@ def _missing(source: Source, findings: Findings, runs: pd.DataFrame) -> pd.DataF
         ordered({*findings.families, *design.families}, design.families),
         ordered({*findings.variants, *design.variants}, findings.variants),
     )
+    seeds_of = {arm: {*seeds} for arm, seeds in runs.groupby(["family", "variant"])["seed"]}
     missing = []
     for benchmark, family, variant in arms:
-        seeds = [seed for seed in design.seeds if (benchmark, family, variant, seed) not in scored]
+        own = {*design.seeds} if design.written else seeds_of.get((family, variant), {*design.seeds})
+        # Seeds of arms that share none with this one are numbered otherwise.
+        planned = own.union(*(seeds for seeds in seeds_of.values() if seeds & own))
+        seeds = [seed for seed in sorted(planned) if (benchmark, family, variant, seed) not in scored]
         if seeds and (design.written or (benchmark, variant) in ever_scored):
             missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])

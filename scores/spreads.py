@@ -20,6 +20,7 @@ _CURES = (
     (_SPREAD, WHY),
     (re.compile(r"[-+]?\d+,(\d{1,2}|\d{4,})"), "write a decimal point, or ; or tabs between fields"),
     (re.compile(r"[-+]?\d{1,3}([ ,.'\s]\d{3})+([.,]\d+)?"), "write it without signs between thousands"),
+    (re.compile(r"(?i)[-+]?inf(inity)?"), "of a run that diverged write: diverged"),
     (re.compile(""), "correct or remove it"),
 )
 

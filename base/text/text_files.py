@@ -16,7 +16,7 @@ from typing import IO, Literal
 import pyarrow
 import pyarrow.parquet
 
-from base.errors import AbsentError, UsageError, first_line, unexpanded
+from base.errors import AbsentError, UsageError, first_line, near_file, unexpanded
 from base.records import parse_json
 
 _NOT_SHIPPED = {
@@ -101,7 +101,7 @@ def check_file(path: Path) -> None:
         raise UsageError(f"{path}: is a folder, and one file is needed, for example {path}/train.jsonl")
     if not path.is_file():
         hub = "; from the hub: load_dataset(NAME, split='train').to_json('texts.jsonl')" * (not path.suffix)
-        raise absent(path, f"{path}: no such file; check the path{unexpanded(path)}{hub}")
+        raise absent(path, f"{path}: no such file; {near_file(path)}check the path{unexpanded(path)}{hub}")
     if format_of(path) is None:
         raise UsageError(
             f"{path}: unknown format; allowed are {', '.join(FORMATS)}; plain text by another name must end "

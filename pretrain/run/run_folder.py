@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from base.config_input import near_file, read_yaml
-from base.errors import OccupiedError, UsageError
+from base.config_input import read_yaml
+from base.errors import OccupiedError, UsageError, near_file
 from base.files import damage, remove_leftovers, sole_holder, write_text
 from base.printing import first_few
 from base.run.folder_names import RunFolder

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from base.config_input import near_file, near_study, studies_in
-from base.errors import UsageError, unexpanded
+from base.config_input import near_study, studies_in
+from base.errors import UsageError, near_file, unexpanded
 from base.printing import first_few
 from base.run.folder_names import RunFolder, StudyFolder
 from base.run.manifest import mixed_up
@@ -107,7 +107,10 @@ def read_source(path: Path, request: Request | None = None) -> Source:
         raise UsageError(f"--sheet is about an Excel file ({EXCEL}), and {path} is none; leave it out")
     if file.suffix not in SUFFIXES:
         kinds = ", ".join((*SUFFIXES, SUFFIX))
-        raise UsageError(f"{path} is neither a folder nor a file of a known kind ({kinds})")
+        raise UsageError(
+            f"{path} is neither a folder nor a file of a known kind ({kinds}): save a sheet as {EXCEL}, "
+            "call a table of text .csv, and of lm-eval give results_*.json, not samples_*.jsonl"
+        )
     return _of_table(read_table(file, request), path, request.axis)
 
 
@@ -130,7 +133,7 @@ def source_of_frame(table: pd.DataFrame, request: Request | None = None) -> Sour
         UsageError: If it is unusable.
     """
     path, request = Path("the data frame"), request or Request()
-    rows = to_rows(table.reset_index(drop=True), request, str(path))
+    rows = to_rows(table.reset_index(drop=True), request, str(path), delimiter=";")
     return replace(_of_table(replace(rows, kind=FRAME), path, request.axis), title="scores")
 
 

@@ -56,6 +56,7 @@ def split_names(
     Raises:
         UsageError: For a template that is none, or a name that does not fit it.
     """
+    names = [re.sub(r"(?<=[\w.:])\\", "/", name) for name in names]
     if template is not None:
         pattern = _compile(template, ("variant", "family", "seed", *axes))
         if misfits := [name for name in names if not pattern.fullmatch(name)]:

@@ -94,6 +94,7 @@ def read_table(path: Path, request: Request) -> TableOfRows:
         raise
     except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
         cure = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        cure = "; save it as .xlsx (~$ is only a lock)" if isinstance(error, BadZipFile) else cure
         raise UsageError(f"{path} is not a readable table: {first_line(error)}{cure}") from None
     if table.empty:
         raise UsageError(f"{path}: has column names and no rows; scores stand below them, a line each")
@@ -202,6 +203,7 @@ def to_rows(table: pd.DataFrame, request: Request, origin: str, delimiter: str =
         table = _wide_to_long(table, context)
     table = _without_summaries(_identified(table, context), context)
     if "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"]):
+        _refuse_thousands(table, delimiter, context)
         table = table.assign(score=_plain_numbers(table["score"], delimiter, context.notes))
     is_text = "score" in table.columns and not pd.api.types.is_numeric_dtype(table["score"])
     if {"score", "variant"} <= {*table.columns} and (is_text or table["score"].isna().any()):
@@ -247,7 +249,8 @@ def _renamed(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
     table = table.drop(columns=replaced).rename(columns=by_letters | renames)
     if (twice := table.columns[table.columns.duplicated()]).size:
         is_of_spreads = not {"std", "sem", "var"}.isdisjoint(table.iloc[:1].to_numpy().ravel())
-        cure = WHY if is_of_spreads else "name each once; pandas does by table.stack().reset_index()"
+        cure = "name each once, seeds seed_1, seed_2; pandas does by table.stack().reset_index()"
+        cure = WHY if is_of_spreads else cure
         if not twice[0]:
             raise context.error(" has columns without a name; delete rows above the names, as a title")
         raise context.error(f" has the column {twice[0]!r} twice; {cure}")
@@ -363,9 +366,13 @@ def _score_columns(table: pd.DataFrame, context: _Context) -> list[str]:
                 f'table.melt({others}, var_name="variant", value_name=METRIC), METRIC such as "accuracy"'
             )
         ends = {_key(name).rpartition("_")[2] for name in numeric}
-        if "mean" in ends and {"std", "sd", "sem", "stderr", "n"} & ends:
+        spreads = {"std", "sd", "sem", "stderr", "n"}
+        are_spreads = "seed" not in table and unknown and spreads >= {*map(_key, unknown)}
+        if are_spreads or ("mean" in ends and spreads & ends):
             raise context.error(f" has {names}: {WHY}")
-        seeds = "; seeds are called seed_1, seed_2" if "".join(unknown).isdecimal() else ""
+        begins = {_key(name).partition("_")[0] for name in unknown}
+        are_alike = "".join(unknown).isdecimal() or len(begins) == 1 < len(unknown)
+        seeds = "; seeds are called seed_1, seed_2" if are_alike else ""
         told = "say which columns are scores, with --scores: it has numbers in"
         raise context.error(f" has no column score; {told} {names}{seeds}{_foreign(table, numeric, context)}")
     scores = scores or [name for name in others if is_known[name]]
@@ -510,7 +517,8 @@ def _without_gaps(table: pd.DataFrame, context: _Context) -> pd.DataFrame:
         f"{p} ({shown(cell) if cell else 'empty'})" for p, cell in zip(places, cells[is_gap], strict=True)
     ]
     if is_gap.all():
-        raise context.error(f": no cell of a column of scores holds a number: {first_few(gaps, SHOWN)}")
+        cure = "; save it in Excel, which computes formulas" if context.origin.endswith(EXCEL) else ""
+        raise context.error(f": no cell of a column of scores holds a number: {first_few(gaps, SHOWN)}{cure}")
     context.note(f"{len(gaps)} cell(s) hold no number and count as not scored", gaps)
     lost = sorted({*table["variant"]} - {*table["variant"][~is_gap]})
     context.note("left out, as no score of it is left", lost)
@@ -526,6 +534,23 @@ def _numbers(column: pd.Series) -> pd.Series:
 
 def _is_number(column: pd.Series) -> pd.Series:
     return _numbers(_plain_numbers(column, ";", [])).notna()
+
+
+def _refuse_thousands(table: pd.DataFrame, delimiter: str, context: _Context) -> None:
+    """Refuse points that may set off thousands, as in German: 1.006 beside 985, or beside decimal commas."""
+    if delimiter == ",":
+        return
+    texts = table.astype(str).apply(lambda column: column.str.strip())
+    has_comma = texts.apply(lambda column: column.str.fullmatch(r"[-+]?\d+,\d+")).any(axis=None)
+    for _, cells in texts["score"].groupby([texts[x] for x in _PLACE if x in texts]):
+        pointed = cells[cells.str.contains(".", regex=False)]
+        is_whole = cells.str.fullmatch(r"[1-9]\d{2,}") & (cells != "100")  # which may be all percent
+        are_doubtful = is_whole.any() or (has_comma and len(pointed) == len(cells))
+        if are_doubtful and len(pointed) and pointed.str.fullmatch(r"[1-9]\d{0,2}\.\d{3}").all():
+            raise context.error(
+                f": {pointed.iloc[0]} in {table.index.name} {pointed.index[0]} may be a decimal number or "
+                f"thousands; write {pointed.iloc[0].replace('.', '')}, or decimals alike in all cells"
+            )
 
 
 def _plain_numbers(column: pd.Series, delimiter: str, notes: list[str]) -> pd.Series:

@@ -256,7 +256,7 @@ class ArmTable:
             strata=tuple(families),
             noises=tuple(Noise(float(arm.var(ddof=1)), len(arm) - 1) for arm in arms if len(arm) > 1),
             choices=tuple(self.choice(contrast, family) for family in families if self.choices),
-            reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
+            reason=f"number seeds alike: fewer than two pairs in {', '.join(few)}" if few else None,
             dropped=tuple(dropped),
         )
 

@@ -40,6 +40,9 @@ _FROM_OTHER_UNITS = {"perplexities": np.log, "bits": lambda bits: bits * np.log(
 """What makes nats of a loss in another unit."""
 NEAR_IN_NATS = 0.05
 """Share of the lowest loss by which that of an arm in the same unit may differ."""
+_NOT_IN_NATS = re.compile(r"(?i)(?<![a-z])(brier|err|ece|r?m[as]p?e|[wct]er(?![a-z]))")
+MOST_TIMES = 100
+"""By which the mean of an arm may differ from that of another."""
 MOSTLY = 0.8
 """Share of an arm's runs that are alike in a column which goes with the variants."""
 _OF_COST, _OF_RECIPE, _OF_PLACE, _OF_FFN = (
@@ -303,6 +306,7 @@ def notes_on_scores(runs: pd.DataFrame, baseline: Level) -> Iterator[str]:
     yield from outlier_notes(find_outliers(runs))
     yield from flat_notes(runs)
     yield from unit_notes(runs)
+    yield from magnitude_notes(runs)
 
 
 def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
@@ -351,7 +355,9 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
 
 def unit_notes(scores: pd.DataFrame) -> list[str]:
     """Name arms of a loss whose mean is that of the lowest arm, once it is taken for one in another unit."""
-    losses = scores[scores["benchmark"].map(lambda benchmark: looks_like_a_loss(str(benchmark)))]
+    losses = scores[
+        scores["benchmark"].map(lambda x: looks_like_a_loss(str(x)) and not _NOT_IN_NATS.search(str(x)))
+    ]
     means = losses.groupby(["benchmark", *ARM])["score"].mean()
     means = means[means > 0]
     lowest = means.groupby(["benchmark", "family"]).transform("min")
@@ -361,6 +367,18 @@ def unit_notes(scores: pd.DataFrame) -> list[str]:
         for unit, in_nats in _FROM_OTHER_UNITS.items()
         for (benchmark, family, variant), mean, low in zip(means.index, means, lowest, strict=True)
         if abs(in_nats(mean) - low) < NEAR_IN_NATS * low
+    ]
+
+
+def magnitude_notes(scores: pd.DataFrame) -> list[str]:
+    """Name outcomes, beside percentages, whose arms differ more than a hundredfold."""
+    means = scores.groupby(["benchmark", *ARM])["score"].mean().abs()
+    ends = means.groupby(["benchmark", "family"]).agg(["min", "max"])
+    return [
+        f"{benchmark}: arms of {family} are between {low:.4g} and {high:.4g}; are all in one unit, did "
+        "runs diverge, or was a point one between thousands?"
+        for (benchmark, family), low, high in ends.itertuples(name=None)
+        if high > MOST_TIMES * max(low, 1)
     ]
 
 

@@ -311,7 +311,8 @@ def parse_contrast(
     Raises:
         UsageError: For an unknown variant, an empty side, or a variant named twice.
     """
-    sides = [[name.strip() for name in side.split("+")] for side in re.split(r"\s+-\s+", text.strip())]
+    groups = re.split(r"\s+[-\u2013\u2212]\s+", text.strip())  # word processors make dashes of it
+    sides = [[name.strip() for name in group.split("+")] for group in groups]
     if (meant := re.sub(r"\s+(vs\.?|versus|minus)\s+", " - ", text)) != text and len(sides) == 1:
         raise UsageError(f"contrast {text!r}: write {meant!r}")
     if len(sides) == 1 and baseline is not None:

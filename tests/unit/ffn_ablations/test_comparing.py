@@ -108,6 +108,16 @@ def in_columns(index: bool = False, variant: str = "variant") -> pd.DataFrame:
         (in_columns(), {}, {LOSS, "accuracy"}),
         (in_columns(index=True), {}, {LOSS, "accuracy"}),
         (in_columns(variant="model"), {}, {LOSS, "accuracy"}),
+        (
+            in_columns().pivot_table(index="variant", columns="seed", values=[LOSS, "accuracy"]),
+            {},
+            {LOSS, "accuracy"},
+        ),
+        (
+            in_columns().astype({"accuracy": str}).replace({"accuracy": {r"\.": ","}}, regex=True),
+            {"scores": "accuracy"},
+            {"accuracy"},
+        ),
         (in_columns(variant="Layer"), {"columns": {"variant": "Layer"}}, {LOSS, "accuracy"}),
         (in_columns(), {"scores": ["accuracy", LOSS]}, {LOSS, "accuracy"}),
         (in_columns(), {"scores": "accuracy"}, {"accuracy"}),

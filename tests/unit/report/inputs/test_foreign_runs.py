@@ -36,6 +36,8 @@ def test_the_only_sheet_that_is_filled_is_read_and_rows_are_those_of_the_file(tm
     bad = TABLE.assign(Seed=[1, 2, "x", 1, 2, 3])
     with pytest.raises(UsageError, match="seed 'x' in row 5 is not a number"):
         losses(write_book(tmp_path / "a.xlsx", Results=bad))
+    with pytest.raises(UsageError, match=r"row 8 .empty.; save it in Excel, which computes formulas"):
+        losses(write_book(tmp_path / "a.xlsx", Results=TABLE.assign(val_loss="=1.5*2")))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_one_of_different_sheets_is_chosen_by_its_name(tmp_path: Path):
 
 def test_without_its_package_or_of_another_format_a_line_says_what_to_do(tmp_path: Path, monkeypatch):
     (tmp_path / "b.xlsx").write_text("no zip")
-    with pytest.raises(UsageError, match="not a readable table"):
+    with pytest.raises(UsageError, match=r"save it as \.xlsx \(~\$ is only a lock\)"):
         losses(tmp_path / "b.xlsx")
     path = write_book(tmp_path / "a.xlsx", Results=TABLE)
     monkeypatch.setitem(sys.modules, "openpyxl", None)

@@ -460,3 +460,10 @@ def test_names(names: list[str], template: str | None, expected: list[tuple[str,
     read, _ = split_names(names, template, ["size"], "x")
     seeds = read.seed if "seed" in read else [""] * len(read)
     assert tuple(zip(read.variant, seeds, strict=True)) == expected
+
+
+def test_arms_that_number_their_seeds_otherwise_lack_none(tmp_path: Path):
+    seeds = {"gelu": (1, 2, 3), "kan": (42, 43, 44), "relu": (1, 2)}
+    rows = [["variant", "seed", "accuracy"], *([v, s, 50 + s / 8] for v, x in seeds.items() for s in x)]
+    missing = analysed(write(tmp_path / "scores.csv", rows)).missing
+    assert missing[["variant", "seeds"]].to_numpy().tolist() == [["relu", "3"]]

@@ -244,6 +244,7 @@ def test_equal_scores_of_rounded_ones_are_rarely_taken_for_copies(decimals):
         ("perplexity", [24.1, 23.8, 31.0], None),
         ("val_loss", [3.1, 3.6, 7.2], None),
         ("accuracy", [43.3, 62.4, 60], None),
+        ("brier", [0.305, 0.205], None),
     ],
 )
 def test_an_arm_in_another_unit_is_named(benchmark: str, means: list[float], named: str | None):
@@ -255,6 +256,15 @@ def test_an_arm_in_another_unit_is_named(benchmark: str, means: list[float], nam
     notes = data_checks.unit_notes(pd.DataFrame(rows))
     assert len(notes) == (named is not None)
     assert named is None or re.search(named, notes[0])
+
+
+@pytest.mark.parametrize(
+    ("means", "is_named"), [((983.0, 1.1), True), ((983.0, 97.0), False), ((45.0, 0.2), False)]
+)
+def test_arms_that_differ_a_hundredfold_are_named(means: tuple[float, float], is_named: bool):
+    rows = pd.DataFrame({"benchmark": "tps", "family": "f", "variant": ["a", "b"], "score": means})
+    notes = data_checks.notes_on_scores(rows.assign(seed=1), "a")
+    assert any("tps: arms of f are between 1.1 and 983" in note for note in notes) == is_named
 
 
 def test_a_misspelt_variant_is_asked_for():
