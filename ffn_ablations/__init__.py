@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ffn_ablations.runs import load_config as load_config
     from ffn_ablations.studies import Study as Study
     from ffn_ablations.studies import study as study
+    from ffn_ablations.train_and_evaluate import build_model as build_model
     from ffn_ablations.train_and_evaluate import evaluate as evaluate
     from ffn_ablations.train_and_evaluate import train as train
     from ffn_variants.spec import FFNSpec as FFNSpec
@@ -82,12 +83,13 @@ _MODULES = {
     **dict.fromkeys(("Study", "study"), "ffn_ablations.studies"),
     **dict.fromkeys(("check", "ffn", "register", "suites"), "ffn_ablations.known_ffns"),
     **dict.fromkeys(("swap_ffn", "variants"), "ffn_ablations.known_ffns"),
-    **dict.fromkeys(("evaluate", "train"), "ffn_ablations.train_and_evaluate"),
+    **dict.fromkeys(("build_model", "evaluate", "train"), "ffn_ablations.train_and_evaluate"),
     "UsageError": "base.errors",
 }  # fmt: skip
 __all__ = list(_MODULES)
 _OTHER_NAMES = {
     **dict.fromkeys(("load_run", "load_runs", "read_runs"), "load"), "load_study": "study",
+    **dict.fromkeys(("create_model", "make_model", "get_model"), "build_model"),
     "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
     **dict.fromkeys(("n_seeds", "num_seeds", "power"), "plan"),
     **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
@@ -104,7 +106,6 @@ _ELSEWHERE = {
     **dict.fromkeys(("count_parameters", "num_parameters"), "variants(hidden_size, intermediate_size)"),
     **dict.fromkeys(("match_width", "match_parameters"), 'variants(hidden_size, ffn_budget="params")'),
     **dict.fromkeys(("info", "describe", "variant_info"), 'variants().loc["kan"]'),
-    **dict.fromkeys(("create_model", "build_model", "make_model"), "ffn_variants.build_model(family, ffn)"),
     **dict.fromkeys(("activation", "get_activation", "act"), "ffn(name, hidden_size), a whole FFN"),
     **dict.fromkeys(("inspect", "plot_activations", "activations"), "ffn-ablations inspect RUN, in a shell"),
     **dict.fromkeys(("find", "find_runs", "query", "search"), 'load(folder).filter(variant="kan", seed=1)'),

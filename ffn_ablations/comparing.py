@@ -50,6 +50,8 @@ _KINDS = {
     **dict.fromkeys(("curves", "learning_curves", "losses"), "learning-curves"),
 }
 """What others call figures."""
+_IS_SEED = re.compile(r"(?i)(seed|run|s)?[\W_]*\d+")
+"""A column that holds the scores of one seed."""
 NARROW_IN = 3
 """Axes less wide have no place for a legend."""
 VERDICT_COLUMNS = (
@@ -185,8 +187,9 @@ def _compare(data: Any, request: Request, metric: str) -> Comparison:
         scores, request = _only(runs.scores, metric, request)
         source = _source_of_runs(runs, scores, left_out, request)
         return Comparison(analyse(source, request), Table(scores))
-    if isinstance(data, Mapping) and not {"gelu", *ROW_COLUMNS} & {*data} and not request.baseline:
-        request = request.model_copy(update={"baseline": str(next(iter(data), "gelu"))})
+    names = next(iter(data.values()), {}) if _is_nested(data) else data
+    if isinstance(names, Mapping) and not {"gelu", *ROW_COLUMNS} & {*names} and not request.baseline:
+        request = request.model_copy(update={"baseline": str(next(iter(names), "gelu"))})
     baseline, path = request.baseline or "gelu", getattr(data, "folder", data)  # of a study, or a run
     if isinstance(path, str | os.PathLike):
         file = Path(path)
@@ -255,6 +258,12 @@ def _as_frame(data: Any, baseline: str, outcome: str) -> pd.DataFrame | None:
         data = pd.concat(data, ignore_index=True) if are_frames else data
     if isinstance(data, pd.Series):
         data = data.to_frame(data.name or NO_METRIC)
+    elif _is_nested(data):
+        tables = {name: {x: pd.Series(y) for x, y in each.items()} for name, each in data.items()}
+        data = pd.concat(
+            {name: pd.DataFrame(each) for name, each in tables.items()}, names=["benchmark", "seed"]
+        )
+        data = data.melt(var_name="variant", value_name="score", ignore_index=False).reset_index()
     elif isinstance(data, Mapping):
         data = pd.DataFrame({name: pd.Series(scores) for name, scores in data.items()})
     elif isinstance(data, list | tuple) and data and all(isinstance(each, Mapping) for each in data):
@@ -263,8 +272,9 @@ def _as_frame(data: Any, baseline: str, outcome: str) -> pd.DataFrame | None:
         return None
     if data.columns.nlevels > 1 and None not in data.columns.names[1:]:  # of pivot_table
         data = pd.DataFrame(data.stack([*range(1, data.columns.nlevels)], future_stack=True))
-    if data.columns.name == "seed" and baseline in data.index:
-        data = data.T
+    has_seeds = data.columns.name == "seed" or all(_IS_SEED.fullmatch(str(name)) for name in data.columns)
+    if has_seeds and baseline in data.index:
+        data = data.T.rename_axis(None)
     if baseline in data and "seed" not in data:
         data = data.rename_axis("seed")
     frame = data if {None, *data.columns} & {*data.index.names} else data.reset_index()
@@ -272,6 +282,11 @@ def _as_frame(data: Any, baseline: str, outcome: str) -> pd.DataFrame | None:
         kept = [name for name in frame if name in ROW_COLUMNS]
         frame = frame.melt(kept, var_name="variant", value_name=outcome).dropna()
     return frame
+
+
+def _is_nested(data: Any) -> bool:
+    """Whether it is ``{benchmark: {variant: scores}}``."""
+    return isinstance(data, Mapping) and bool(data) and all(isinstance(x, Mapping) for x in data.values())
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, Any]:

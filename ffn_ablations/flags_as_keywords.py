@@ -63,6 +63,13 @@ _HINTS = {
     **dict.fromkeys(("overrides", "config_overrides"), "settings are keywords, as hidden_size=32"),
     **dict.fromkeys(("layers", "layer"), "all layers are meant"),
     "power": "the power is 80%",
+    "pairwise": 'contrasts=["a - b"] compares others than the baseline',
+    "format": "report.html and report.md are always written",
+    "suites": 'the evaluation of a study is evaluation={"suites": [...]}',
+    "callbacks": "these models train under transformers' Trainer, too: docs/python.md",
+    **dict.fromkeys(
+        ("metrics", "metric_fn"), "scores of your own are columns of the frame that compare takes"
+    ),
 }
 
 
@@ -150,7 +157,8 @@ def typed_values(kind: type[Section], keywords: Mapping[str, Any], others: Itera
     names: dict[FieldPath, str] = {}
     for name in keywords:
         if name not in {*_ALIASES, *_MEANT} and (hint := kind.hints.get(name.replace("_", "-"))):
-            hint = re.sub(r"--(?:(\w+)\.)?([\w-]+)", partial(_as_setting, name), hint)
+            if "ffn-ablations" not in hint:  # a command stays as it is typed
+                hint = re.sub(r"--(?:(\w+)\.)?([\w-]+)", partial(_as_setting, name), hint)
             raise KeywordError(f"unknown setting {name!r}; {hint}")
     for name, value in _flat(keywords, paths, others=others):
         path = paths[as_keyword(name)]
@@ -190,7 +198,11 @@ def _unknown(name: str, keywords: list[str]) -> KeywordError:
     short = [each for each in keywords if "." in name or each.rpartition(".")[2] not in {*keywords} - {each}]
     names = [*short, *(path.partition(".")[0] for path in keywords)]
     last = sorted({path.rpartition(".")[2] for path in keywords} - {*_ALIASES})
-    advice = f"available: {', '.join(last)}" if len(last) <= SHOWN else "--help all of the command lists them"
+    advice = (
+        f"available: {', '.join(last)}"
+        if len(last) <= SHOWN
+        else "ffn-ablations COMMAND --help all lists them"
+    )
     hint = meant(name, keywords) or did_you_mean(closest_setting(as_keyword(name), names), advice)
     return KeywordError(f"unknown setting {shown(name)}, {hint}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from base.errors import UsageError, shown
 from base.files import write_text
 from base.options import parse_option_text
 from eval.zero_shot.pairs_and_choices import PAIR_COLUMNS
+from ffn_ablations.tables import letters
 from ffn_ablations.wording import shown_briefly
 from ffn_variants.names import variant_file
 from ffn_variants.registry import FFN_VARIANTS, register
@@ -23,6 +25,8 @@ from ffn_variants.source_fingerprint import source_fingerprint
 from ffn_variants.spec import FFNSpec, as_spec, given_name
 
 SUFFIXES = (".txt", ".jsonl", ".parquet", ".gz")
+_HELD_OUT = ("val", "dev", "eval", "test")
+"""What held-out texts are called beside validation."""
 TEXTS = ".texts"
 """Folder of texts that were given in memory, in that of all runs."""
 _GIVEN: dict[str, FFNSpec] = {}
@@ -104,14 +108,24 @@ def ffn_settings(ffn: Any, name: str = "", *, is_renamed: bool = False) -> dict[
             'the class of a module, what makes one, a name, an FFNSpec, ("kan", {"grid_size": 3}), or several'
         )
         raise UsageError(f"ffn is {shown_briefly(ffn)}; give {allowed}")
+    file = variant_file(spec.name)
+    if file and file.attribute == kind.__name__ and str(file.path) == inspect.getsourcefile(kind):
+        return {"ffn": f"{file.path}:{file.attribute}"}
     if spec.name in _GIVEN and FFN_VARIANTS.get(spec.name) is _GIVEN[spec.name]:
         del FFN_VARIANTS[spec.name]
     if FFN_VARIANTS.get(str(spec.name)) is not spec:
         _GIVEN[spec.name] = register(spec)
-    elif file := variant_file(spec.name):
+    elif file:
         return {"ffn": f"{file.path}:{file.attribute}"}
     source = source_fingerprint(spec.name) if spec.name in _GIVEN else ""
     return {"ffn": spec.name, **({"model.ffn_source": source} if source else {})}
+
+
+def make_way(place: str) -> None:
+    """Forget what was given in this process under the name that a class in a file will have."""
+    name = next((x for x in _GIVEN if letters(x) == letters(place.rpartition(":")[2])), "")
+    if name and FFN_VARIANTS.get(name) is _GIVEN[name]:
+        del FFN_VARIANTS[name]
 
 
 def text_settings(texts: Any, runs_dir: Path, name: str = "") -> dict[str, Any]:
@@ -128,9 +142,10 @@ def text_settings(texts: Any, runs_dir: Path, name: str = "") -> dict[str, Any]:
         UsageError: If there are none, or they are no texts.
     """
     if isinstance(texts, Mapping):
-        if {*texts} != {"train", "validation"}:
+        held_out = next((name for name in _HELD_OUT if name in texts), "validation")
+        if {*texts} != {"train", held_out}:
             raise UsageError(f"texts has the keys {', '.join(map(str, texts))}; give train and validation")
-        train, validation = (text_settings(texts[name], runs_dir) for name in ("train", "validation"))
+        train, validation = (text_settings(texts[name], runs_dir) for name in ("train", held_out))
         return train | {"data.validation_files": validation["data.train_files"]}
     texts = texts() if callable(texts) else texts
     if (columns := getattr(texts, "columns", getattr(texts, "column_names", None))) is not None:

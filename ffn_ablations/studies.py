@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from ffn_ablations.flags_as_keywords import (
 )
 from ffn_ablations.runs import Run, Runs, Trained, as_html, load_config
 from ffn_ablations.wording import shown_briefly
+from ffn_variants.names import names_file
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cell_state import CellState, read_listing, survey
 from slurm.commands import render, status_of
@@ -74,8 +76,11 @@ def _written(content: dict[str, Any]) -> Path:
     fields = _with_torch("study.study_config").StudyConfig.model_fields
     file = Path(f"{content.get('name')}.yaml")
     settings = {name: content.pop(name) for name in [*content] if name not in fields}
-    if base := settings.pop("base", settings.pop("model_config", None)):
-        content["families"] = base
+    for name in ("base", "model"):
+        if isinstance(settings.get(name), str):
+            content["families"] = settings.pop(name)
+    if isinstance(content.get("seeds"), int):  # as train takes them
+        content["seeds"] = list(range(1, content["seeds"] + 1))
     if suites := settings.pop("suites", None):
         content["evaluation"] = {"suites": [suites] if isinstance(suites, str) else list(suites)}
     for name in settings.keys() & SubmitArgs.model_fields.keys():
@@ -85,8 +90,12 @@ def _written(content: dict[str, Any]) -> Path:
         content["config"] = typed.onto(content.get("config", {}))
     if isinstance(base := content.get("families"), str):
         content["families"] = {load_config(base).get("family", "gpt_neo"): base}
-    if any(map(callable, content.get("variants", ()))):
+    content["variants"] = [_place(each) for each in content.get("variants", ())]
+    if any(map(callable, content["variants"])):
         raise UsageError('a study takes a class from its file: variants=["gelu", "mine.py:MyFFN"]')
+    if "ffn_ablations.own_values" in sys.modules:  # where a class may have been given
+        for place in filter(names_file, content["variants"]):
+            sys.modules["ffn_ablations.own_values"].make_way(place)
     text = yaml.safe_dump(as_yaml(content), sort_keys=False)
     if file.exists() and read_yaml(file) == yaml.safe_load(text):
         return file
@@ -99,6 +108,13 @@ def _written(content: dict[str, Any]) -> Path:
         file.unlink(missing_ok=True)
         raise
     return file
+
+
+def _place(variant: Any) -> Any:
+    """Return where a class of a module in a file stands, ``mine.py:MyFFN``; anything else as it is."""
+    file = getattr(sys.modules.get(getattr(variant, "__module__", "")), "__file__", None)
+    is_a_users = callable(variant) and file and variant.__module__ != "__main__"  # a script would run again
+    return f"{file}:{variant.__qualname__}" if is_a_users else variant
 
 
 def _with_torch(module: str) -> Any:
@@ -135,10 +151,11 @@ class Study(Trained):
             vars(self).update(folder=Path(folder), file=file, runs_dir=runs_dir)
 
     @one_line_errors()
-    def run(self, **settings: Any) -> StudyStatus:
+    def run(self, cluster: str = "local", **settings: Any) -> StudyStatus:
         """Train and score what is missing, then write the report: what the command ``study run`` does.
 
         Args:
+            cluster: ``"slurm"`` hands its cells to the cluster whose login node this is.
             **settings: What is a flag of the command, with underscores: ``workers=2``, ``cells_per_job=4``,
                 ``retry_failed=True``, ``trust_remote_code=True``.
 
@@ -151,7 +168,8 @@ class Study(Trained):
         """
         if self.file is None:
             raise UsageError(f"{self.folder} is a folder; open the study by its name or its YAML file")
-        options = read_keywords(SubmitArgs, {"study": self.file, "runs_dir": self.runs_dir, **settings})
+        given = {"study": self.file, "runs_dir": self.runs_dir, "cluster": cluster}
+        options = read_keywords(SubmitArgs, {**given, **settings})
         if _with_torch("launch").launch(options):
             raise UsageError(f"not all are done ({self.status.summary}), see above; the same call goes on")
         return self.status

@@ -14,7 +14,8 @@ from pandas.api.typing import DataFrameGroupBy
 from base.errors import UsageError, unknown_name
 
 OTHER_NAMES = {
-    "ffn": "variant", "metric": "benchmark", "outcome": "benchmark", "std": "sd", "means": "mean", "losses": "loss", "value": "score",
+    "ffn": "variant", "std": "sd", "means": "mean", "losses": "loss", "value": "score",
+    **dict.fromkeys(("metric", "outcome"), "benchmark"),
     **dict.fromkeys(("ci_low", "ci_lower", "lower"), "low"),
     **dict.fromkeys(("ci_high", "ci_upper", "upper"), "high"),
     **dict.fromkeys(("p_values", "pvalues", "p_value", "pvalue"), "p"),
@@ -123,13 +124,15 @@ class Table(pd.DataFrame):
         if not isinstance(key, str) or key in self.columns:
             return super().__getitem__(key)
         labels = self.index.get_level_values(0)
-        has_names = not pd.api.types.is_numeric_dtype(labels)
-        benchmarks = self["benchmark"] if "benchmark" in self.columns else ()
-        names = labels.astype(str) if has_names else pd.Index(benchmarks, dtype=str)
-        if not (found := is_called(names, key)).any():
-            known = [*map(str, self.columns), *names.unique()]
+        names = pd.Index([] if pd.api.types.is_numeric_dtype(labels) else labels.astype(str), dtype=str)
+        benchmarks = pd.Index(self["benchmark"] if "benchmark" in self.columns else (), dtype=str)
+        found = is_called(names, key)
+        is_label = bool(found.any())
+        found = found if is_label else is_called(benchmarks, key)
+        if not found.any():
+            known = [*map(str, self.columns), *names.unique(), *benchmarks.unique()]
             raise KeyError(str(unknown_name("column or row", key, known)))
-        return self.iloc[found.argmax()] if has_names and found.sum() == 1 else self.loc[found]
+        return self.iloc[found.argmax()] if is_label and found.sum() == 1 else self.loc[found]
 
 
 class Groups(DataFrameGroupBy):

@@ -14,25 +14,28 @@ import numpy as np
 import pandas as pd
 import torch
 from pandas.api.types import is_list_like
+from transformers import PreTrainedModel
 
 from base.config_input import deep_merge, find_config, read_yaml
 from base.errors import UsageError, shown
 from base.families import Budget
-from base.printing import ProgressBar, is_notebook
+from base.printing import ProgressBar, format_table, is_notebook
 from base.run.folder_names import RunFolder
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_runs, failure_lines
 from eval.work_units import check_sources
 from eval.zero_shot.during_training import TrainingScorer, find_pairs
 from ffn_ablations.flags_as_keywords import one_line_errors, quiet, read_keywords, typed_values
-from ffn_ablations.own_values import is_several, named_ffns, pair_files, text_settings
+from ffn_ablations.own_values import is_several, named_ffns, pair_files, settings_of_pair, text_settings
 from ffn_ablations.runs import Run, Runs, as_runs, of_one_source, read_name, write_name
 from ffn_ablations.tables import Table, letters
 from ffn_ablations.wording import as_keywords
 from ffn_variants.spec import FFNSpec
 from pretrain.config import OutputConfig, ResolvedConfig, RunConfig
+from pretrain.data.prepare import cached_summary
+from pretrain.model.build import build
 from pretrain.run.run_folder import run_dir
-from pretrain.training.dry_run import check_usable, describe_runs
+from pretrain.training.dry_run import check_usable, describe_run, describe_runs, planned_costs, vocab_size
 from pretrain.training.seeds import find_configs, train_in_turn
 from pretrain.training.training_run import train as train_run
 from report.inputs.run_facts import held_out_rows
@@ -42,6 +45,7 @@ _OTHERS = ("ffn", "seeds", "texts", "trust_remote_code", "dry_run")
 """Keywords of ``train`` that are no settings of a run."""
 _HELD_OUT = frozenset(("eval_dataset", "eval_texts", "val_texts", "validation_texts"))
 """What the held-out ones of ``texts`` are called, too."""
+_LISTED = ("family", "variant", "seed", "parameters", "run folder")
 _SCALARS = ("learning_rate", "lr", "max_steps", "epochs", "batch_size", "hidden_size", "weight_decay")
 """Settings that people give several of."""
 
@@ -107,7 +111,7 @@ def train(
     """
     if isinstance(seed, Sequence | range | np.ndarray) and not isinstance(seed, str):
         raise UsageError(f"seed is {shown(seed)}; several are seeds={shown(seed)}")
-    for name in ("data", "dataset", "train_dataset", "corpus"):
+    for name in ("data", "dataset", "train_dataset", "train_texts", "corpus"):
         if not isinstance(settings.get(name, {}), Mapping):
             texts = settings.pop(name)
     for name in _HELD_OUT.intersection(settings) if texts is not None else ():
@@ -135,12 +139,46 @@ def train(
     if dry_run:
         for each in configs:
             check_usable(each)
-            print(describe_runs([each]))
+        print(describe_runs(configs) if len(configs) == 1 else _listed(configs))
         return None
     with quiet(), _randomness_left_alone():
         _train(configs, names)
     runs = Runs(Run(run_dir(each), name) for each, name in zip(configs, names, strict=True))
     return runs[0] if seeds is None and not is_several(ffn) else runs
+
+
+def _listed(configs: Sequence[ResolvedConfig]) -> str:
+    """Describe the first run, and list all."""
+    tokens = [vocab_size(each, cached_summary(each))[0] for each in configs]
+    costs = [planned_costs(each, size) for each, size in zip(configs, tokens, strict=True)]
+    rows = [
+        (each.family, each.model.ffn, str(each.seed), f"{cost['parameters']['total']:,}", str(run_dir(each)))
+        for each, cost in zip(configs, costs, strict=True)
+    ]
+    return f"{describe_run(configs[0])}\n\n{format_table([_LISTED, *rows])}"
+
+
+@one_line_errors()
+def build_model(
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None, ffn: Any = None, **settings: Any
+) -> PreTrainedModel:
+    """Build the model that ``train`` of these would begin with, of as many tokens as its vocabulary may have.
+
+    Args:
+        config: As of ``train``.
+        ffn: As of ``train``, one.
+        **settings: As of ``train``: ``hidden_size=64``, ``ffn_budget="params"``, ``seed=1``.
+
+    Raises:
+        UsageError: As ``train``.
+    """
+    values = dict(config) if isinstance(config, Mapping) else None
+    path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
+    given = settings | (settings_of_pair(ffn) if ffn is not None else {})
+    (run,) = find_configs(path, values, typed_values(RunConfig, given, _OTHERS), None)
+    with torch.random.fork_rng():
+        torch.manual_seed(run.seed)
+        return build(run, vocab_size(run, None)[0])
 
 
 def _words(seeds: int | Iterable[int] | str | None) -> list[str] | None:

@@ -44,7 +44,7 @@ _UNFINISHED = r"crashed|failed|fail|error|killed|canceled|cancelled|running|acti
 _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run|s)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
 """A column that holds the scores of one seed, ``seed_1``, ``s1`` or ``blimp seed 1``."""
 _COUNTS_RUNS = re.compile(
-    r"(run|trial|exp(eriment)?|rep|replicate|replication|repeat|repetition)(_?(id|no|nr|num(ber)?|index))?"
+    r"random_state|(run|trial|exp(eriment)?|rep|replicate|replication|repeat|repetition)(_?(id|no|nr|num(ber)?|index))?"
 )
 """A column that numbers runs, and counts as the seed where nothing is called so."""
 _RUN = r"(?P<variant>.+?)(?:[-_. ](?P<seed>\d+))?$"

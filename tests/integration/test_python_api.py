@@ -2,6 +2,7 @@
 
 import functools
 import html
+import importlib
 import inspect
 import json
 import linecache
@@ -492,8 +493,9 @@ def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: 
         before()
         return random.random(), np.random.random(), torch.rand(()).item()
 
-    ffa.train(CONFIG, "kan", seeds=2, dry_run=True, runs_dir=tmp_path)
-    assert capsys.readouterr().out.count("gpt_neo, kan, seed") == 2
+    ffa.train(CONFIG, ["kan", "gelu"], seeds=2, dry_run=True, runs_dir=tmp_path)
+    described = capsys.readouterr().out
+    assert (described.count("gpt_neo  kan"), described.count("gpt_neo  gelu")) == (2, 2)
     assert not any(tmp_path.iterdir())
     assert draw(lambda: ffa.train(CONFIG, max_steps=2, runs_dir=tmp_path)) == draw(lambda: None)
     told = capsys.readouterr()
@@ -529,6 +531,26 @@ def test_settings_have_the_names_of_other_libraries(tmp_path: Path) -> None:
     stories = [f"A dog ran {n} miles." for n in range(200)]
     run = ffa.train(changed, dataset=stories, runs_dir=tmp_path, torch_compile=False)
     assert (run.config["max_steps"], run.config["source"]) == (2, "files")
+
+
+def test_a_class_of_a_module_is_a_variant_of_a_study_too(tmp_path: Path, monkeypatch, own_variants) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("own_module.py").write_text(f"import torch\n\n{CELL.lstrip()}")
+    kind = importlib.import_module("own_module").OwnBend
+    first = ffa.train(CONFIG | SHORT, ffn=kind, runs_dir=tmp_path)
+    study = ffa.Study("mine", model="tiny", variants=["gelu", kind], seeds=2, max_steps=2)
+    content = yaml.safe_load(Path("mine.yaml").read_text())
+    assert content["variants"] == ["gelu", f"{tmp_path}/own_module.py:OwnBend"]
+    assert (content["seeds"], content["families"]) == ([1, 2], {"gpt_neo": "tiny"})
+    assert study.status().summary == "4 waiting"
+    assert ffa.train(CONFIG | SHORT, ffn=kind, runs_dir=tmp_path).loss == first.loss
+    model = ffa.build_model(CONFIG | SHORT, ffn=kind, seed=first.seed, vocab_size=300)
+    assert model.num_parameters() == first.parameters
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        built = ffa.build_model(CONFIG, seed=3)
+    assert all(map(torch.equal, built.parameters(), ffa.create_model(CONFIG, seed=3).parameters()))
 
 
 class TakesTooMuch(torch.nn.Module):
@@ -595,7 +617,7 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: ffa.Study(), "name"),
         (lambda runs: ffa.study("quickstart", dry_run=True), "study('quickstart').run(dry_run=...)"),
         (lambda runs: ffa.study("mine", models="tiny"), "did you mean families?"),
-        (lambda runs: ffa.study("mine", variants=[OwnGate]), 'variants=["gelu", "mine.py:MyFFN"]'),
+        (lambda runs: ffa.study("mine", variants=[run_cell(CELL)]), 'variants=["gelu", "mine.py:MyFFN"]'),
         (lambda runs: ffa.study(3), "3 names no study"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, seed=[1, 2]), "seeds=[1, 2]"),

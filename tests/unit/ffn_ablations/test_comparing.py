@@ -460,6 +460,20 @@ def test_of_two_runs_none_is_left_out() -> None:
     assert "robust" not in card
 
 
+def test_scores_come_by_benchmark_by_seed_and_by_random_state() -> None:
+    of_gelu, of_kan = [80.0, 81.0, 80.5], [82.0, 83.0, 81.0]
+    nested = {"mnli": {"gelu": of_gelu, "kan": of_kan}, "qnli": {"gelu": of_kan, "kan": of_gelu}}
+    assert ffa.compare(nested).estimate["kan"].droplevel(-1).to_dict() == {
+        "mnli": pytest.approx(1.5), "qnli": pytest.approx(-1.5)
+    }  # fmt: skip
+    by_seed = pd.DataFrame([of_gelu, of_kan], ["gelu", "kan"], ["seed0", "seed1", "seed2"])
+    assert ffa.compare(by_seed, metric="perplexity")["kan"].verdict != "better"
+    assert ffa.compare(by_seed, metric="perplexity").estimate["kan"] == pytest.approx(1.5)
+    long = by_seed.T.reset_index().melt("index", var_name="method", value_name="accuracy")
+    long = long.assign(random_state=long["index"].str[-1].astype(int)).drop(columns="index")
+    assert ffa.compare(long, baseline="gelu").estimate["kan"] == pytest.approx(1.5)
+
+
 def test_keywords_may_name_columns_and_the_outcome_a_mean_of_tasks() -> None:
     rows = [
         {"model": model, "rs": seed, "task": task, "value": value + seed / 3 + seed % 2 * (task == "cola")}
