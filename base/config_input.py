@@ -147,7 +147,10 @@ def find_config(name: Path, kind: Kind, named_in: Path | None = None) -> Path:
     if not is_folder and (near := closest(name.stem, beside)):
         raise UsageError(f"{kind} {folder / name} does not exist; did you mean {beside[near]}?")
     own = folder / f"{word}.yaml"
-    close = (own if own.exists() else word * (word in files)) if is_folder else closest(word, files)
+    example = CODE_ROOT / "examples" / own.name
+    parts = [file for file in files if word in file.split("-")]  # gpu of one-gpu
+    close = example if os.path.exists(example) else parts[0] if len(parts) == 1 else closest(word, files)
+    close = (own if own.exists() else word * (word in files)) if is_folder else close
     others = [other for other in FOLDERS if is_name and word in shipped(other)]
     hint = f"{word} is a {others[0]}; the" if others else f"did you mean {close}? The" if close else "the"
     place = str(folder / name)

@@ -15,6 +15,7 @@ from pathlib import Path
 from huggingface_hub import constants, is_offline_mode, snapshot_download
 from huggingface_hub.utils import httpx
 
+from base.config_input import near_file
 from base.errors import UsageError, WorldError, describe, fault_of
 
 SILENT_S = 120.0
@@ -131,7 +132,9 @@ def download_model(name: str) -> Path:
         )
     except (OSError, ValueError, httpx.HTTPError) as error:
         instead = "name a run, a study, or a folder with a saved model"
-        raise cannot_load(f"{name} is no folder, and cannot be loaded", error, instead) from None
+        near = (near_file(Path(name)) or near_file(Path("runs", name))).strip()
+        hint = f" ({near})" if near else ""
+        raise cannot_load(f"{name} is no folder{hint}, and cannot be loaded", error, instead) from None
     return Path(folder)
 
 

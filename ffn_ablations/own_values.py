@@ -156,6 +156,10 @@ def text_settings(texts: Any, runs_dir: Path, name: str = "") -> dict[str, Any]:
     given = [texts] if isinstance(texts, str | os.PathLike) else list(several)
     if not given or not all(isinstance(each, str | os.PathLike) for each in given):
         raise UsageError(f"texts is {shown_briefly(texts)}; give a path, paths, or a list of texts")
+    if isinstance(texts, str) and " " in texts and not _is_path(texts):
+        raise UsageError(
+            f"texts is {shown(texts)}, no file; give a path, or documents in a list: texts=[...]"
+        )
     are_paths = [isinstance(texts, str) or _is_path(each) for each in given]
     if not any(are_paths):
         given = [_written([{"text": text} for text in given], runs_dir, name)]

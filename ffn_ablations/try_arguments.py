@@ -13,6 +13,8 @@ from base.sections import Section
 from base.text.text_files import TextSplit
 from slurm.arguments import AtLeastOne
 
+HELD_OUT_FILE = "a file of --texts whose name has valid, dev or test"
+
 
 class TryArgs(Section):
     """Is a layer better than gelu and swiglu? Check it, time it, run the largest study that fits.
@@ -27,13 +29,17 @@ class TryArgs(Section):
     It writes try-<layer>.yaml, and goes on with that file where it is there already.
     """
 
-    hints: ClassVar = {"seeds": "--minutes decides, and the file it writes", "time": "write --minutes"}
+    hints: ClassVar = {
+        **dict.fromkeys(("validation-files", "validation-texts"), f"held out is {HELD_OUT_FILE}"),
+        "seeds": "--minutes decides, and the file it writes",
+        "time": "write --minutes",
+    }
 
     layer: Positional[str]
     """A file and the name of a class of nn.Module, or of an FFNSpec, in it: path/to/mine.py:MyFFN."""
     texts: tuple[Path, ...] = ()
     """Files or folders of text to train on: jsonl, parquet, txt; one whose name has valid, validation, val,
-    dev or held-out is held out. Without any a generated corpus shows that the layer works, and ranks
+    dev, test or held-out is held out. Without any a generated corpus shows that the layer works, and ranks
     nothing."""
     txt_split: TextSplit = "endoftext"
     """What ends a document of a .txt: <|endoftext|>, each line, blank lines, or the file alone."""

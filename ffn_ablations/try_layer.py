@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import re
 import tempfile
 import threading
 import time
@@ -21,7 +22,7 @@ from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_text
 from base.printing import duration
 from base.text.text_files import files_of, names_held_out
-from ffn_ablations.try_arguments import TryArgs
+from ffn_ablations.try_arguments import HELD_OUT_FILE, TryArgs
 from ffn_variants.check import passes_all
 from ffn_variants.names import names_file
 from ffn_variants.variant_files import load_variant
@@ -42,7 +43,6 @@ EVALUATIONS = 10
 """Of a run; what is timed is training up to the first, a tenth of all."""
 TIMING = "ffn-try-"
 """How folders of the timing begin, among temporary ones."""
-_OWN_FLAG = "--data.", "--"
 GENERATED = "These texts are generated and rank nothing: give --texts, and --name, for a verdict on a layer."
 LATE = """note: the minutes are over, as runs take longer than when timed; all are still run. Ctrl-C ends it;
 the same command goes on, and ffn-ablations study run {file} --seeds 1-3 goes on with fewer"""
@@ -148,14 +148,20 @@ def _look_at_texts(options: TryArgs, study: Mapping[str, Any]) -> None:
         check_present(config.data)
         summary = read_through(config.data)
     except UsageError as error:
-        raise UsageError(str(error).replace(*_OWN_FLAG)) from None
-    print(f"texts: {in_one_line(config.data, summary)}".replace(*_OWN_FLAG))
+        raise UsageError(_in_own_words(str(error))) from None
+    print(_in_own_words(f"texts: {in_one_line(config.data, summary)}"))
     tokens = steps * config.train.batch_size * config.data.block_size
     epochs = tokens * CHARACTERS_PER_TOKEN / max(1, summary.characters)
     if epochs > MOST_EPOCHS:
         print(f"note: a run reads these texts {epochs:,.0f} times; more text tells more")
     for doubt in doubts(config.data, summary):
-        print(doubt.replace(*_OWN_FLAG))
+        print(_in_own_words(doubt))
+
+
+def _in_own_words(text: str) -> str:
+    """Write what a run is told of its texts with the flags that there are here."""
+    text = re.sub(r"by --data\.validation-files.*|(in )?data\.validation_files", f"in {HELD_OUT_FILE}", text)
+    return text.replace("data.train_files", "the others").replace("--data.", "--")
 
 
 def _text(study: Mapping[str, Any], size: str, steps: int, eval_steps: int, seeds: str) -> str:

@@ -277,6 +277,9 @@ _LACKS = {
 
 
 _ROWS_OF_A_STEP = "--batch-size N are the rows of a step, cut into passes by itself"
+_AS_IT_IS = "leave it out: a run trains and evaluates, and another --run-name is another run"
+_WANDB = "write --tracker wandb; its project is --study"
+_FROM_A_CONFIG = "weights are drawn anew; write a config first, as in: train tiny"
 _OWN_TEXTS = "--data.source files --data.train-files FILE are your own"
 _SEVERAL = "a run has one variant; several are a study, variants: [gelu, swiglu] in its file: study run FILE"
 
@@ -306,23 +309,28 @@ class RunConfig(Section):
         "--train.per-device-train-batch-size the most rows of one pass",
         **dict.fromkeys(("gradient-accumulation-steps", "accumulate-grad-batches"), _ROWS_OF_A_STEP),
         **dict.fromkeys(("texts", "train-file", "dataset", "dataset-name"), _OWN_TEXTS),
-        **dict.fromkeys(("fp16", "bf16"), "--train.mixed-precision is auto, no or bf16"),
+        **dict.fromkeys(("fp16", "bf16", "torch-dtype"), "--train.mixed-precision is auto, no or bf16"),
         **dict.fromkeys(("--ffn", "m", "multirun"), _SEVERAL),
         "--seed": "several are --seeds 1 2 3",
         "min-lr": "linear and cosine end at 0; --optim.lr-scheduler-type has other shapes",
-        "eval-interval": "write --train.eval-steps",
+        **dict.fromkeys(
+            ("eval-interval", "eval-strategy", "evaluation-strategy"), "write --train.eval-steps"
+        ),
+        **dict.fromkeys(("do-train", "do-eval", "num-workers", "overwrite-output-dir"), _AS_IT_IS),
+        **dict.fromkeys(("num-steps", "num-train-steps", "train-steps"), "write --max-steps"),
+        "validation-split-percentage": "write --data.validation-fraction, such as 0.05",
         "dropout": "write --model.hidden-dropout and --model.attention-dropout",
         "compile": "switches: --train.compile-model (model), --train.torch-compile (FFN); off with no-",
-        "activation": "write --ffn",
+        **dict.fromkeys(("activation", "activation-function", "hidden-act"), "write --ffn"),
         "max-epochs": "write --epochs",
-        "accelerator": "write --device cpu or --device cuda",
+        **dict.fromkeys(("accelerator", "no-cuda"), "write --device cpu or --device cuda"),
         "devices": "several GPUs train one run: accelerate launch -m pretrain.train tiny",
-        **dict.fromkeys(("wandb-project", "wandb-log"), "write --tracker wandb; its project is --study"),
+        **dict.fromkeys(("wandb", "wandb-project", "wandb-log", "report-to"), _WANDB),
         **dict.fromkeys(("n-layer", "n-layers", "num-layers"), "write --model.num-hidden-layers"),
         **dict.fromkeys(("n-head", "n-heads", "num-heads"), "write --model.num-attention-heads"),
         **dict.fromkeys(("n-embd", "d-model"), "write --model.hidden-size"),
         "d-ff": "write --model.intermediate-size",
-        "model-name-or-path": "weights are drawn anew; write a config first, as in: train tiny",
+        **dict.fromkeys(("model-name-or-path", "model-type"), _FROM_A_CONFIG),
         **dict.fromkeys(("config", "config-name"), "write it first, without a flag, as in: train tiny"),
         **dict.fromkeys(
             ("resume", "resume-from", "resume-from-checkpoint", "init-from"),

@@ -35,11 +35,12 @@ class SubmitArgs(Section):
     )
 
     hints: ClassVar = {
-        **dict.fromkeys(("partition", "account", "qos", "time", "gpus", "mem"), _IN_PRESET),
+        **dict.fromkeys(("partition", "account", "qos", "time", "gpus", "gres", "mem"), _IN_PRESET),
         **dict.fromkeys(("resume", "restart"), "the same command again goes on"),
         **dict.fromkeys(("family", "families", "baseline"), "it stands in the study's file"),
         "ffn": "write --variants, or --add for a further one",
         "profile": "write --preset",
+        "slurm": "write --cluster slurm",
     }
 
     study: Positional[Path]

@@ -58,6 +58,8 @@ class CellState:
     log: str = ""
     job: str = ""
     """SLURM's id of the job that has the cell or had it last."""
+    has_scores: bool = False
+    """Whether there were any when it was done."""
     may_retry: bool = False
     """Whether it was killed without a word, so that another try may well succeed."""
 
@@ -66,7 +68,7 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
     """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.
 
     A cell that runs outside of SLURM is ``missing`` if no process holds it, and one that was done if its
-    folder is gone; one that an archive brought back is ``done``.
+    folder or its scores are gone; one that an archive brought back is ``done``.
     """
     folder = StudyFolder(study_dir)
     file, lock = folder.cell_file(run_id), folder.cell_lock_file(run_id)
@@ -76,9 +78,11 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
         if state.name == "running":
             error = state.error or "its process ended without a result"
             return replace(state, name="missing", may_retry=True, error=error)
-    if state.name == "done" and not folder.run(run_id).path.is_dir():
-        return CellState(name="missing", attempts=state.attempts, error="its folder was removed")
-    is_restored = state.name == "waiting" and folder.run(run_id).is_archived
+    run = folder.run(run_id)
+    if state.name == "done" and not (run.eval_dir if state.has_scores else run.path).is_dir():
+        what = "its scores were" if run.path.is_dir() else "its folder was"
+        return CellState(name="missing", attempts=state.attempts, error=f"{what} removed")
+    is_restored = state.name == "waiting" and run.is_archived
     return replace(state, name="done") if is_restored else state
 
 

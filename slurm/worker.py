@@ -109,7 +109,8 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
     state = replace(state, stage="evaluate")
     write_state(cell.study_dir, cell.run_id, state)
     evaluate_run(cell.run_dir, cell.evaluation)
-    return replace(state, name="done", finished_s=time.time())
+    has_scores = RunFolder(cell.run_dir).eval_dir.is_dir()
+    return replace(state, name="done", has_scores=has_scores, finished_s=time.time())
 
 
 def _train(cell: RunCell) -> None:

@@ -125,6 +125,7 @@ def files() -> dict[str, bytes]:
         "text.txt": "One document.\n",
         "blank.txt": "\n",
         "begun/run/config.yaml": "",
+        "runs/default/gpt_neo/config.yaml": "",
         "begun/study/study.yaml": "",
         "begun/quickstart/study.yaml": "",
         "kinds/a.txt": "text\n",

@@ -43,7 +43,7 @@ def absent(path: Path, message: str) -> UsageError:
     )
 
 
-_HELD_OUT = re.compile(r"(?<![a-z])(val|valid|validation|dev|held[-_]?out)(?![a-z])")
+_HELD_OUT = re.compile(r"(?<![a-z])(val|valid|validation|dev|held[-_]?out|test(?!_))(?![a-z])")
 """What names, in small letters, a text that is not for training."""
 
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".txt", ".txt.gz")
@@ -79,7 +79,7 @@ def others_in(paths: Iterable[Path]) -> str:
 
 
 def names_held_out(file: Path) -> bool:
-    """Whether a file's name, or that of its folder, says that it is not for training: validation, dev."""
+    """Whether a file's name, or that of its folder, says that it is not for training: validation, test."""
     return bool(_HELD_OUT.search(f"{file.parent.name}/{file.name}".lower()))
 
 

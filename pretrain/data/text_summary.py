@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from tqdm import tqdm
 
 from base.errors import UsageError
@@ -18,6 +20,7 @@ from pretrain.config import DataConfig
 from pretrain.data import corpus
 
 FEW_HELD_OUT = 10
+MANY_REPEATED = 0.01
 SHORT_DOCUMENT = 20
 """Characters: shorter ones are a label or a number rather than a text."""
 
@@ -39,6 +42,7 @@ class TextSummary:
         characters: Of all that are trained on.
         longest: Characters of the longest of them.
         shared: Held-out documents that are trained on too, character by character.
+        repeated: Documents that are trained on and came before.
     """
 
     train: int
@@ -46,6 +50,7 @@ class TextSummary:
     characters: int = 0
     longest: int = 0
     shared: int = 0
+    repeated: int = 0
 
 
 class Counting:
@@ -58,7 +63,7 @@ class Counting:
     summary: TextSummary
 
     def documents(self, data: DataConfig) -> Iterator[str]:
-        """Yield the documents to train on; memory holds a number for each that is held out.
+        """Yield the documents to train on; memory holds a number for each document.
 
         Raises:
             UsageError: At the end, where files of held-out text have no other document.
@@ -67,10 +72,12 @@ class Counting:
         first = next(trained)  # a mistake in what is trained on is reported first
         held_out = Counter(map(hash, corpus.documents(data, "validation")))
         validation = held_out.total()
-        train = characters = longest = shared = 0
+        characters = longest = shared = 0
+        hashes = array("q")
         for text in itertools.chain([first], trained):
-            train, characters, longest = train + 1, characters + len(text), max(longest, len(text))
-            shared += held_out.pop(hash(text), 0)
+            characters, longest = characters + len(text), max(longest, len(text))
+            hashes.append(hash(text))
+            shared += held_out.pop(hashes[-1], 0)
             yield text
         if shared == validation and corpus.files(data)["validation"]:
             raise UsageError(
@@ -78,7 +85,12 @@ class Counting:
                 "others, or leave it out, and a part of data.train_files is held out"
             )
         self.summary = TextSummary(
-            train=train, validation=validation, characters=characters, longest=longest, shared=shared
+            train=len(hashes),
+            validation=validation,
+            characters=characters,
+            longest=longest,
+            shared=shared,
+            repeated=len(hashes) - len(np.unique(hashes)),
         )
 
 
@@ -121,6 +133,9 @@ def doubts(data: DataConfig, text: TextSummary) -> Iterator[str]:
     cure = _cure(data, files)
     if text.shared:
         yield f"note: {text_files.describe_overlap(text.shared, text.validation)}"
+    if text.repeated >= text.train * MANY_REPEATED:
+        different = f"{text.train - text.repeated:,} of {text.train:,} documents are different"
+        yield f"note: {different}; sort -u FILE > NEW has each once, if one is a line"
     yield from doubts_of_names(data)
     if text.longest > MOST_CHARACTERS and data.txt_split != "file":
         yield f"note: the longest document has {text.longest:,} characters; if it is many, {cure}"

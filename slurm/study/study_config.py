@@ -107,10 +107,11 @@ class StudyConfig(Section):
     """One study, as written in ``configs/studies/*.yaml``."""
 
     hints: ClassVar = {
-        name: f"write {'it' if name == path[0] else f'{path[0]}: {{{name}: VALUE}}'} under config:"
-        for path, _ in leaf_fields(RunConfig)
-        for name in path
-        if len(path) == 2
+        name: f"write {'it' if name == path[0] else f'{path[0]}: {{{path[1]}: VALUE}}'} under config:"
+        for path, name in (
+            *((path, name) for path, _ in leaf_fields(RunConfig) for name in path if len(path) == 2),
+            *RunConfig.short_names.items(),
+        )
     } | {
         "evaluation": "as {suites: [embedded-pairs]}",
         "config": "as {optim: {max_steps: 100}}",
@@ -171,7 +172,9 @@ class StudyConfig(Section):
         if not self.backbones:
             for name in ("families", "variants"):
                 if not getattr(self, name):
-                    raise ValueError(f"{name} are missing; name families and variants to train, or backbones")
+                    cure = "name families and variants to train, or backbones"
+                    cure = f"write {name} beside config:, not under it" if name in self.config else cure
+                    raise ValueError(f"{name} are missing; {cure}")
             return self
         names = ("families", "variants", "tune", "sizes", "recipes", "tokens", "axes", "config")
         for name in names:

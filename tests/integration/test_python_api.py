@@ -625,6 +625,7 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: ffa.train(CONFIG, texts="nowhere.txt"), "nowhere.txt"),
         (lambda runs: ffa.train(CONFIG, texts=pd.DataFrame({"story": ["a b"]})), "columns story"),
         (lambda runs: ffa.train(CONFIG, texts=["a story", "a.txt"]), "give one or the other"),
+        (lambda runs: ffa.train(CONFIG, texts="a story"), "documents in a list: texts=[...]"),
         (lambda runs: ffa.train(CONFIG, texts={"train": ["a b"]}), "give train and validation"),
         (lambda runs: ffa.train(CONFIG, per_device_train_batch_size=8), "batch_size is the rows"),
         (lambda runs: ffa.train(CONFIG, output_dir="here"), "did you mean runs_dir?"),

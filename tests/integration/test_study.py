@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,6 +84,10 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(tmp_path, write_study
     assert {path: path.stat().st_mtime_ns for path in written} == written
     status([str(study)])
     assert capsys.readouterr().out.splitlines()[-1] == "4 cells: 4 done"
+    shutil.rmtree(tables[0].parent)
+    status([str(study)])
+    assert "its scores were removed" in (shown := capsys.readouterr().out)
+    assert "3 done" in shown
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def test_a_layer_that_fails_a_check_is_not_run(capsys):
 @pytest.mark.parametrize(("texts", "trained", "held_out"), listed(__file__, "written studies"))
 def test_what_it_writes_is_the_study_that_was_planned(texts, trained, held_out):
     Path("texts").mkdir()
-    for name in ("a", "my-dev", "valley"):
+    for name in ("a", "contest", "my-dev", "test", "valley"):
         Path(f"texts/{name}.txt").write_text("One.<|endoftext|>Two.")
     options = TryArgs(layer="mine.py:Doubled", texts=texts, name="mine")
     load_variant(options.layer)

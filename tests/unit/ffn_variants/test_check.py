@@ -191,15 +191,20 @@ def test_every_variant_passes_what_the_command_checks(name, check):
 
 
 class Dropped(Scaled):
-    """With what looks wrong and is right: dropout, a list of registered layers, the last output, an index."""
+    """With what looks wrong and is right: dropout, a list of registered layers, the last output, an index.
+
+    What its second dropout draws for a token depends on the tokens before, as that of an expert does.
+    """
 
     def __init__(self):
         super().__init__()
         self.normed = nn.utils.weight_norm(nn.Linear(1, 1))
-        self.layers, self.last = [self.normed], torch.empty(0)
+        self.layers, self.last, self.dropout = [self.normed], torch.empty(0), nn.Dropout(0.1)
 
     def forward(self, x: Tensor) -> Tensor:
         self.last = nn.functional.dropout(x, 0.1, self.training)
+        if self.training:
+            self.last = self.last.masked_scatter(x > 0, self.dropout(self.last[x > 0]))
         index = torch.arange(x.shape[-1])
         return self.layers[0](super().forward(self.last[..., index])[..., None])[..., 0] * torch.tensor(0.5)
 

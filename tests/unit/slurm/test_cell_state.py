@@ -52,6 +52,9 @@ def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Pa
     start_state(tmp_path, RUN_ID, log="")
     monkeypatch.setattr(cell_state, "is_locked", let_go)
     assert read_state(tmp_path, RUN_ID).name == "done"
+    write_state(tmp_path, RUN_ID, CellState(name="done", has_scores=True))
+    state = read_state(tmp_path, RUN_ID)
+    assert (state.name, state.error) == ("missing", "its scores were removed")
     (tmp_path / RUN_ID).rmdir()
     state = read_state(tmp_path, RUN_ID)
     assert (state.name, state.error) == ("missing", "its folder was removed")
