@@ -15,8 +15,7 @@ from pathlib import Path
 from huggingface_hub import constants, is_offline_mode, snapshot_download
 from huggingface_hub.utils import httpx
 
-from base.config_input import near_file
-from base.errors import UsageError, WorldError, describe, fault_of
+from base.errors import UsageError, WorldError, describe, fault_of, near_file
 
 SILENT_S = 120.0
 """Seconds for which a hub that gave no answer is not asked again by this process."""

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from base.command_line import Positional, read_flags
 from base.config_input import find_study_folder, read_yaml
 from base.errors import UsageError, exit_status
+from base.other_names import OtherNames
 from base.run.folder_names import RunFolder, StudyFolder
 from base.sections import check, explain
 from eval.backbones import backbone_runs, is_backbone
@@ -39,19 +40,10 @@ class EvaluateArgs(EvalConfig):
     common: ClassVar = (
         *("runs", "suites", "tasks", "classify", "protocol.preset", "blimp_dir", "glue_dir"),
         *("text_file", "pair_files", "max_pairs", "device", "workers", "finetune.head"),
-        *("finetune.learning_rate", "finetune.num_train_epochs", "trust_remote_code"),
+        *("finetune.learning_rate", "trust_remote_code"),
     )
 
-    hints: ClassVar = {
-        **dict.fromkeys(
-            ("model", "model-args"),
-            "leave it out: a run's folder is the model, as in: eval RUN --tasks blimp",
-        ),
-        "num-fewshot": "it stands in a task's file; a copy with another goes into --include-path FOLDER",
-        "batch-size": "--batch-tokens N are the tokens of a pass, by device if left out",
-        "limit": "write --max-pairs N",
-        "output-path": "scores are kept in the run's folder: eval/rows.csv, and each item in eval/items/",
-    }
+    hints: ClassVar = OtherNames("eval")
 
     runs: Positional[tuple[Path, ...]]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""

@@ -66,8 +66,8 @@ class EvalConfig(Section):
     text_file: Path | None = None
     """Text for perplexity (.txt, .jsonl, .parquet); null: the documents that a run's pretraining held out."""
     pair_files: tuple[Path, ...] = ()
-    """Minimal pairs of your own, for own-pairs: a file a task with sentence_good and sentence_bad (.jsonl,
-    .csv, .tsv, .parquet); on the command line without --suites, only these."""
+    """Your own minimal pairs: a file a task, with sentence_good and sentence_bad (.jsonl, .csv, .tsv,
+    .parquet); on the command line without --suites, only these."""
     glue_dir: Path | None = None
     """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
     classification_dir: Path | None = None

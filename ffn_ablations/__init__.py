@@ -87,44 +87,17 @@ _MODULES = {
     "UsageError": "base.errors",
 }  # fmt: skip
 __all__ = list(_MODULES)
-_OTHER_NAMES = {
-    **dict.fromkeys(("load_run", "load_runs", "read_runs"), "load"), "load_study": "study",
-    **dict.fromkeys(("create_model", "make_model", "get_model"), "build_model"),
-    "list_variants": "variants", "list_suites": "suites", "score": "evaluate",
-    **dict.fromkeys(("n_seeds", "num_seeds", "power"), "plan"),
-    **dict.fromkeys(("FFN", "build", "build_ffn", "make_ffn", "get_ffn"), "ffn"),
-    **dict.fromkeys(("patch", "replace", "replace_ffn", "swap"), "swap_ffn"),
-}  # fmt: skip
-"""What others call the functions."""
-_ELSEWHERE = {
-    **dict.fromkeys(("tasks", "list_tasks"), "ffn-ablations list tasks, in a shell"),
-    **dict.fromkeys(("presets", "studies", "list_studies"), "ffn-ablations list studies, in a shell"),
-    **dict.fromkeys(("load_model", "from_pretrained"), "load(folder).model"),
-    **dict.fromkeys(("run_study", "sweep"), "study(file).run(), or .run(dry_run=True)"),
-    **dict.fromkeys(("plot", "plot_curves", "plot_runs"), "runs.plot(), or compare(...).plot()"),
-    "perplexity": "run.perplexity, or evaluate(run, texts=[...])",
-    **dict.fromkeys(("count_parameters", "num_parameters"), "variants(hidden_size, intermediate_size)"),
-    **dict.fromkeys(("match_width", "match_parameters"), 'variants(hidden_size, ffn_budget="params")'),
-    **dict.fromkeys(("info", "describe", "variant_info"), 'variants().loc["kan"]'),
-    **dict.fromkeys(("activation", "get_activation", "act"), "ffn(name, hidden_size), a whole FFN"),
-    **dict.fromkeys(("inspect", "plot_activations", "activations"), "ffn-ablations inspect RUN, in a shell"),
-    **dict.fromkeys(("find", "find_runs", "query", "search"), 'load(folder).filter(variant="kan", seed=1)'),
-    **dict.fromkeys(("table", "summary", "summarize", "aggregate"), "compare(scores).summary()"),
-    **dict.fromkeys(("compare_configs", "diff", "diff_configs"), "run.config of each"),
-    **dict.fromkeys(("load_comparison", "read_comparison"), "compare(scores) again, or pickle it"),
-    **dict.fromkeys(("read_scores", "load_scores"), "compare(path), which reads tables; .data is the frame"),
-    "Trainer": "train(...)", "resume": "train(...) as before",
-}  # fmt: skip
-"""What is looked for here, and is elsewhere."""
 
 
 def __getattr__(name: str) -> Any:
     """Import what a name needs."""
-    ours = _OTHER_NAMES.get(name, name)
+    others = importlib.import_module("base.other_names").OtherNames
+    ours = name if name in _MODULES else others("function").get(name, name)
     if ours not in _MODULES:
         errors = importlib.import_module("base.errors")
         known = errors.did_you_mean(errors.closest(name, _MODULES), f"it has {', '.join(_MODULES)}")
-        told = f"write {_ELSEWHERE[name]}" if name in _ELSEWHERE else known
+        elsewhere = others("no function")
+        told = f"write {elsewhere[name]}" if name in elsewhere else known
         is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"  # whose own error has no cure
         if is_import and not importlib.util.find_spec(f"{__name__}.{name}"):
             raise ImportError(f"cannot import {name!r} from {__name__!r}; {told}", name=__name__)

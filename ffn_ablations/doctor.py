@@ -13,6 +13,7 @@ import torch
 
 from base.command_line import parse_flags
 from base.errors import first_line
+from base.other_names import OtherNames
 from base.sections import Section
 from base.system import cpp_compiler, cpu_fact, multiplies_bf16, num_cores
 from ffn_variants.devices import ask_nvidia_smi, choose_device, is_mps_running, use_gpu, visible_gpus
@@ -32,7 +33,7 @@ class DoctorArgs(Section):
     ffn-ablations doctor
     """
 
-    hints: ClassVar = {"gpu": "it looks at all; CUDA_VISIBLE_DEVICES=1 before the command picks one"}
+    hints: ClassVar = OtherNames("doctor")
 
 
 def main(args: Sequence[str] | None = None) -> None:

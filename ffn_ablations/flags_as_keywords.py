@@ -17,25 +17,13 @@ from typing import Any, TypeVar
 
 from base.errors import UsageError, as_usage_error, did_you_mean, missing_extra, shown
 from base.families import FAMILIES
+from base.other_names import OtherNames
 from base.printing import ProgressBar
 from base.sections import FieldPath, Section, Typed, check, closest_setting, leaf_fields
 from ffn_ablations.wording import as_keyword, as_keywords, shown_briefly
 
 Arguments = TypeVar("Arguments", bound=Section)
-_MEANT = {
-    **dict.fromkeys(("variant", "variants", "activation"), ("ffn", "columns")),
-    **dict.fromkeys(("dataset", "train_dataset", "corpus"), ("texts",)),
-    **dict.fromkeys(("output_dir", "out", "save_dir"), ("runs_dir",)),
-    **dict.fromkeys(("metrics", "outcome", "value"), ("metric", "scores")),
-    **dict.fromkeys(("reference", "control", "ref"), ("baseline",)),
-    **dict.fromkeys(("base", "models", "model_config", "configs"), ("families",)),
-    **dict.fromkeys(("direction", "greater_is_better", "maximize", "minimize"), ("lower_is_better",)),
-    "benchmarks": ("suites",), "report_to": ("tracker",), "wandb": ("tracker",),
-    "n": ("max_pairs", "num", "num_stories"), "limit": ("max_pairs", "num_stories"),
-    "max_length": ("block_size", "max_new_tokens"), "num_return_sequences": ("num",),
-    "margin": ("margins", "difference"), "metric": ("outcome",), "benchmark": ("outcome",),
-}  # fmt: skip
-"""Keywords of other libraries: what these are here, the first that a call has."""
+_MEANT, _HINTS = OtherNames("keyword"), OtherNames("no keyword")
 _ALIASES = {
     **dict.fromkeys(("d_model", "n_embd"), "hidden_size"), "d_ff": "intermediate_size",
     **dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers"),
@@ -44,33 +32,6 @@ _ALIASES = {
 """Those that can mean one thing alone, and work."""
 SHOWN = 40
 """Settings that are listed."""
-_QUIET = "there is none; contextlib.redirect_stderr keeps bars and lines away"
-_HELD_OUT = 'texts={"train": ..., "validation": ...} has the held-out ones beside the others'
-_OPTIONS = 'options of an FFN stand beside it, as in ffn=("kan", {"grid_size": 3}), or in ffn_options={...}'
-_HINTS = {
-    "n_jobs": "runs are trained in turn; ffn_ablations.study(FILE).run(workers=2) trains two at once",
-    "device": "set CUDA_VISIBLE_DEVICES to nothing before Python starts, to compute on the CPU",
-    "do_sample": "temperature=0 takes the likeliest token each time",
-    **dict.fromkeys(
-        ("correction", "method", "test"), "leave it out: intervals are Welch's, corrected together"
-    ),
-    **dict.fromkeys(("alpha", "confidence"), "the level is 5% throughout, and intervals are of 95%"),
-    "name": 'ffn={"my-name": MyFFN} names an FFN, run_name="my-run" the folder',
-    **dict.fromkeys(("verbose", "progress", "quiet", "disable_tqdm"), _QUIET),
-    **dict.fromkeys(("eval_texts", "val_texts", "test_texts", "validation_texts", "eval_dataset"), _HELD_OUT),
-    **dict.fromkeys(("grid_size", "ffn_kwarg", "ffn_kwargs", "options"), _OPTIONS),
-    **dict.fromkeys(("save", "savefig", "save_path"), 'write .savefig("forest.png") behind it'),
-    **dict.fromkeys(("overrides", "config_overrides"), "settings are keywords, as hidden_size=32"),
-    **dict.fromkeys(("layers", "layer"), "all layers are meant"),
-    "power": "the power is 80%",
-    "pairwise": 'contrasts=["a - b"] compares others than the baseline',
-    "format": "report.html and report.md are always written",
-    "suites": 'the evaluation of a study is evaluation={"suites": [...]}',
-    "callbacks": "these models train under transformers' Trainer, too: docs/python.md",
-    **dict.fromkeys(
-        ("metrics", "metric_fn"), "scores of your own are columns of the frame that compare takes"
-    ),
-}
 
 
 class KeywordError(UsageError, TypeError):
@@ -209,7 +170,7 @@ def _unknown(name: str, keywords: list[str]) -> KeywordError:
 
 def meant(name: str, keywords: Collection[str]) -> str | None:
     """Say which of these keywords one of another library is, or what to do instead."""
-    known = (f"did you mean {each}?" for each in _MEANT.get(name, ()) if each in keywords)
+    known = (f"did you mean {each}?" for each in _MEANT.get(name, "").split() if each in keywords)
     return next(known, _HINTS.get(name))
 
 

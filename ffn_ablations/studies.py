@@ -97,7 +97,7 @@ def _written(content: dict[str, Any]) -> Path:
         for place in filter(names_file, content["variants"]):
             sys.modules["ffn_ablations.own_values"].make_way(place)
     text = yaml.safe_dump(as_yaml(content), sort_keys=False)
-    if file.exists() and read_yaml(file) == yaml.safe_load(text):
+    if file.exists() and read_yaml(file) == as_yaml(content):
         return file
     if file.exists():
         raise UsageError(f"{file} has another content; remove it, or give the study another name")

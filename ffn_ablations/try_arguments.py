@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from base.command_line import Positional
 from base.options import check_name
+from base.other_names import OtherNames
 from base.sections import Section
 from base.text.text_files import TextSplit
 from slurm.arguments import AtLeastOne
@@ -29,11 +30,7 @@ class TryArgs(Section):
     It writes try-<layer>.yaml, and goes on with that file where it is there already.
     """
 
-    hints: ClassVar = {
-        **dict.fromkeys(("validation-files", "validation-texts"), f"held out is {HELD_OUT_FILE}"),
-        "seeds": "--minutes decides, and the file it writes",
-        "time": "write --minutes",
-    }
+    hints: ClassVar = OtherNames("try")
 
     layer: Positional[str]
     """A file and the name of a class of nn.Module, or of an FFNSpec, in it: path/to/mine.py:MyFFN."""

@@ -192,9 +192,7 @@ def source_fingerprint(name: str) -> str:
 
     They are the same wherever the code lies. Of files a process takes those of what it imported.
 
-    Returns:
-        Empty where the source cannot be read, as in an archive: not known. Of what was typed into a plain
-        Python they are those of its compiled code.
+    Where no source can be read, as of what is typed into a plain Python, they are those of its compiled code.
 
     Raises:
         UsageError: If there is no such variant.
@@ -213,7 +211,7 @@ def is_same_source(name: str, recorded: str | None) -> bool:
         UsageError: If there is no such variant.
     """
     present = source_fingerprint(name)
-    return not recorded or not present or recorded in (present, *earlier_sources(name))
+    return not recorded or recorded in (present, *earlier_sources(name))
 
 
 def earlier_sources(name: str) -> list[str]:
@@ -242,11 +240,8 @@ def cure(recorded: str) -> str:
 
 def _fingerprint(spec: FFNSpec) -> str:
     text = _text_of_files(spec)
-    try:
-        # Anew each time: a cell of a notebook may define again what a class calls.
-        text = "\n".join(_by_value(spec.build, set())) if text is None else text
-    except (OSError, TypeError):  # as inspect says that there is no source
-        return ""
+    # Anew each time: a cell of a notebook may define again what a class calls.
+    text = "\n".join(_by_value(spec.build, set())) if text is None else text
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 

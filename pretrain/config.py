@@ -16,6 +16,7 @@ from base.config_input import SEED_END
 from base.errors import UsageError
 from base.families import BASELINE, Budget, FamilySpec, get_family
 from base.options import check_name
+from base.other_names import OtherNames
 from base.sections import Section, Unlisted
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -276,14 +277,6 @@ _LACKS = {
 """Fields of ``model:`` that not every family has: what those that lack one do, as a value and in words."""
 
 
-_ROWS_OF_A_STEP = "--batch-size N are the rows of a step, cut into passes by itself"
-_AS_IT_IS = "leave it out: a run trains and evaluates, and another --run-name is another run"
-_WANDB = "write --tracker wandb; its project is --study"
-_FROM_A_CONFIG = "weights are drawn anew; write a config first, as in: train tiny"
-_OWN_TEXTS = "--data.source files --data.train-files FILE are your own"
-_SEVERAL = "a run has one variant; several are a study, variants: [gelu, swiglu] in its file: study run FILE"
-
-
 class RunConfig(Section):
     """What a user wrote of one pretraining run; None where the project is to decide."""
 
@@ -304,39 +297,7 @@ class RunConfig(Section):
         ("output", "run_name"): "run-name",
     }
 
-    hints: ClassVar = {
-        "per-device-train-batch-size": "--batch-size is the rows of a step, over all passes and devices; "
-        "--train.per-device-train-batch-size the most rows of one pass",
-        **dict.fromkeys(("gradient-accumulation-steps", "accumulate-grad-batches"), _ROWS_OF_A_STEP),
-        **dict.fromkeys(("texts", "train-file", "dataset", "dataset-name"), _OWN_TEXTS),
-        **dict.fromkeys(("fp16", "bf16", "torch-dtype"), "--train.mixed-precision is auto, no or bf16"),
-        **dict.fromkeys(("--ffn", "m", "multirun"), _SEVERAL),
-        "--seed": "several are --seeds 1 2 3",
-        "min-lr": "linear and cosine end at 0; --optim.lr-scheduler-type has other shapes",
-        **dict.fromkeys(
-            ("eval-interval", "eval-strategy", "evaluation-strategy"), "write --train.eval-steps"
-        ),
-        **dict.fromkeys(("do-train", "do-eval", "num-workers", "overwrite-output-dir"), _AS_IT_IS),
-        **dict.fromkeys(("num-steps", "num-train-steps", "train-steps"), "write --max-steps"),
-        "validation-split-percentage": "write --data.validation-fraction, such as 0.05",
-        "dropout": "write --model.hidden-dropout and --model.attention-dropout",
-        "compile": "switches: --train.compile-model (model), --train.torch-compile (FFN); off with no-",
-        **dict.fromkeys(("activation", "activation-function", "hidden-act"), "write --ffn"),
-        "max-epochs": "write --epochs",
-        **dict.fromkeys(("accelerator", "no-cuda"), "write --device cpu or --device cuda"),
-        "devices": "several GPUs train one run: accelerate launch -m pretrain.train tiny",
-        **dict.fromkeys(("wandb", "wandb-project", "wandb-log", "report-to"), _WANDB),
-        **dict.fromkeys(("n-layer", "n-layers", "num-layers"), "write --model.num-hidden-layers"),
-        **dict.fromkeys(("n-head", "n-heads", "num-heads"), "write --model.num-attention-heads"),
-        **dict.fromkeys(("n-embd", "d-model"), "write --model.hidden-size"),
-        "d-ff": "write --model.intermediate-size",
-        **dict.fromkeys(("model-name-or-path", "model-type"), _FROM_A_CONFIG),
-        **dict.fromkeys(("config", "config-name"), "write it first, without a flag, as in: train tiny"),
-        **dict.fromkeys(
-            ("resume", "resume-from", "resume-from-checkpoint", "init-from"),
-            "what was interrupted goes on when it is given again; another --max-steps is another run",
-        ),
-    }
+    hints: ClassVar = OtherNames("train")
 
     family: FamilyName = "gpt_neo"
     """Architecture: gpt_neo or llama (causal), roberta (masked), t5 (encoder-decoder, span corruption)."""

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from base.command_line import Positional
 from base.errors import UsageError, unknown_name
+from base.other_names import OtherNames
 from base.sections import Section
 from report.significance.factor import Factor
 from report.statistics.looks import Plan, read_plan
@@ -44,11 +45,7 @@ class Request(Section):
         *("axis", "paired", "paper", "plan"),
     )
 
-    hints: ClassVar = {
-        "": "name one table or folder, as in: report scores.csv; several tables belong in one file",
-        "metric": "primary names outcomes, scores the columns of a table that are scores",
-        **dict.fromkeys(("input", "file", "data"), "write the table or folder first: report scores.csv"),
-    }
+    hints: ClassVar = OtherNames("report")
 
     source: Positional[Path | None] = None
     """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 from base.command_line import Positional
 from base.config_input import shipped
 from base.errors import UsageError
+from base.other_names import OtherNames
 from base.sections import Section
 from base.text.text_files import TextSplit
 
 AtLeastOne = Annotated[int, Field(ge=1)]
-_IN_PRESET = "it stands in the preset: ffn-ablations list studies one-gpu --copy, then --preset one-gpu.yaml"
 
 
 class SubmitArgs(Section):
@@ -34,14 +34,7 @@ class SubmitArgs(Section):
         *("variants", "add", "device", "cluster", "preset", "runs_dir", "trust_remote_code"),
     )
 
-    hints: ClassVar = {
-        **dict.fromkeys(("partition", "account", "qos", "time", "gpus", "gres", "mem"), _IN_PRESET),
-        **dict.fromkeys(("resume", "restart"), "the same command again goes on"),
-        **dict.fromkeys(("family", "families", "baseline"), "it stands in the study's file"),
-        "ffn": "write --variants, or --add for a further one",
-        "profile": "write --preset",
-        "slurm": "write --cluster slurm",
-    }
+    hints: ClassVar = OtherNames("study run")
 
     study: Positional[Path]
     """The study's YAML file, or the name of a shipped one."""

@@ -15,6 +15,7 @@ from pydantic import Field
 from base.command_line import Positional, parse_flags
 from base.config_input import find_study_folder, shipped
 from base.errors import UsageError
+from base.other_names import OtherNames
 from base.printing import duration, format_table
 from base.run.folder_names import StudyFolder
 from base.sections import Section
@@ -66,7 +67,7 @@ class StatusArgs(CancelArgs):
     Reads the study's files and asks SLURM once, where the study has jobs; works from any shell, at any time.
     """
 
-    hints: ClassVar = {"follow": "write --watch"}
+    hints: ClassVar = OtherNames("study status")
 
     watch: bool = False
     """Show it again and again until no cell is queued or running, and nobody is to go on with the study."""

@@ -186,15 +186,18 @@ def test_of_an_installed_package_the_whole_file_counts(fingerprint_of, edit):
     assert len({plain, other, ""}) == 3
 
 
-def test_source_that_cannot_be_read_is_not_known_and_like_any(monkeypatch):
-    written: dict[str, Any] = {"__name__": "notebook"}
-    exec(
-        "from torch import nn\nclass Mine(nn.Module):\n    def forward(self, x):\n        return x\n", written
-    )
-    spec = own_spec("mine", written["Mine"])
-    monkeypatch.setitem(FFN_VARIANTS, "mine", spec)
-    assert source_fingerprint("mine") == ""
-    assert is_same_source("mine", "0" * 12)
+def test_without_source_the_compiled_code_counts(monkeypatch):
+    found = []
+    for last in ("x", "x + 1", "(lambda y: y)(x)", "x"):
+        written: dict[str, Any] = {"__name__": "notebook"}
+        body = f"    def forward(self, x):\n        return {last}\n"
+        exec(f"from torch import nn\nclass Mine(nn.Module):\n{body}", written)
+        monkeypatch.setitem(FFN_VARIANTS, "mine", own_spec("mine", written["Mine"]))
+        found.append(source_fingerprint("mine"))
+    assert found[0] == found[3]
+    assert len({*found}) == 3
+    assert is_same_source("mine", None)
+    assert not is_same_source("mine", found[1])
 
 
 @pytest.mark.parametrize("name", EARLIER)
