@@ -121,7 +121,7 @@ def _load_stored(
     files, ffn = mapping(config.get("ffn_files")), config.get("ffn")
     if isinstance(ffn, str) and ffn not in files and not is_registered(ffn):
         raise UsageError(
-            f"{model}: unknown FFN variant {ffn!r}; a class of a notebook or script is known after its cell and "
+            f"{model}: unknown FFN variant {ffn!r}; a class of a notebook is known after its cell and "
             "ffn_ablations.check(CLASS)"
         )
     for name, place in files.items():
