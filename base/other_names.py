@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,16 @@ class OtherNames(Mapping[str, str]):
     def __init__(self, part: str) -> None:
         self._part = part
 
+    @cached_property
     def _texts(self) -> dict[str, str]:
         lines = _read()[self._part].items()
         return {name: text for names, text in lines for name in names.split() or [""]}
 
     def __getitem__(self, name: str) -> str:
-        return self._texts()[name]
+        return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._texts())
+        return iter(self._texts)
 
     def __len__(self) -> int:
-        return len(self._texts())
+        return len(self._texts)

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from base.errors import UsageError, unknown_name
 from base.files import write_text
+from base.other_names import OtherNames
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
 from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords
@@ -45,11 +46,6 @@ from scores.declarations import OnlyFractionsError
 from scores.rows import NO_METRIC, ROW_COLUMNS, to_csv
 from scores.suites import HELD_OUT
 
-_KINDS = {
-    **dict.fromkeys(("bar", "box", "boxplot", "dots", "scatter", "strip", "violin"), "seeds"),
-    **dict.fromkeys(("curves", "learning_curves", "losses"), "learning-curves"),
-}
-"""What others call figures."""
 _IS_SEED = re.compile(r"(?i)(seed|run|s)?[\W_]*\d+")
 """A column that holds the scores of one seed."""
 NARROW_IN = 3
@@ -435,10 +431,7 @@ class Comparison(Framed):
     analysis: Analysis
     data: pd.DataFrame | None = None
 
-    other_names: ClassVar = {
-        **dict.fromkeys(("table", "results"), "verdicts"), "intervals": "ci", "confidence_intervals": "ci",
-        "report": "save", **dict.fromkeys(("hedges_g", "cohens_d", "effect_size"), "effect_sizes"),
-    }  # fmt: skip
+    other_names: ClassVar = OtherNames("attribute of a comparison")
 
     def __getattr__(self, name: str) -> Any:
         column = OTHER_NAMES.get(name, name)
@@ -604,7 +597,7 @@ class Comparison(Framed):
         Raises:
             UsageError: For an unknown name, or where there is nothing to draw.
         """
-        panel = find_panel(self.analysis, _KINDS.get(kind, kind), outcome, family)
+        panel = find_panel(self.analysis, OtherNames("figure").get(kind, kind), outcome, family)
         # pyplot finds its backend with its first figure, and then says whether it is interactive: outside of
         # what is put back.
         size = figsize or (panel.width, panel.height)

@@ -24,11 +24,7 @@ from ffn_ablations.wording import as_keyword, as_keywords, shown_briefly
 
 Arguments = TypeVar("Arguments", bound=Section)
 _MEANT, _HINTS = OtherNames("keyword"), OtherNames("no keyword")
-_ALIASES = {
-    **dict.fromkeys(("d_model", "n_embd"), "hidden_size"), "d_ff": "intermediate_size",
-    **dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers"),
-    **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"), "random_state": "seed",
-}  # fmt: skip
+_ALIASES = OtherNames("setting")
 """Those that can mean one thing alone, and work."""
 SHOWN = 40
 """Settings that are listed."""

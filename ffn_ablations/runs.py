@@ -21,6 +21,7 @@ from base.config_input import find_config, read_yaml
 from base.errors import UsageError, closest, did_you_mean, unknown_name
 from base.families import family_of, get_family
 from base.files import write_text
+from base.other_names import OtherNames
 from base.records import read_json
 from base.run.folder_names import RunFolder
 from base.sections import leaf_fields
@@ -111,9 +112,6 @@ class Loaded(NamedTuple):
     tokenizer: Any
 
 
-_PLOTS = dict.fromkeys(("plot_curves", "plot_loss", "plot_losses", "plot_history"), "plot")
-
-
 class Trained(Framed):
     """What is done with one run as with several."""
 
@@ -192,13 +190,7 @@ class Run(Trained):
         object.__setattr__(self, "name", str(facts.variant))
         object.__setattr__(self, "facts", facts)
 
-    other_names: ClassVar = {
-        **dict.fromkeys(("history", "log_history", "curves"), "curve"), "path": "folder", "ffn": "variant",
-        **dict.fromkeys(("num_parameters", "num_params", "n_params"), "parameters"),
-        **dict.fromkeys(("checkpoint", "checkpoint_path", "model_dir", "model_folder"), "model_path"),
-        **dict.fromkeys(("eval_loss", "val_loss", "final_loss", "validation_loss"), "loss"),
-        **dict.fromkeys(("export", "to_hf"), "save_pretrained"), **_PLOTS,
-    }  # fmt: skip
+    other_names: ClassVar = OtherNames("attribute of a run")
 
     def __call__(self, by: str = "loss") -> Run:
         """Return itself, so that ``runs.best()`` is ``runs.best``, which is by the held-out loss.
@@ -407,7 +399,7 @@ class Runs(Trained, list[Run]):
     ``runs["loss"]`` a column of the frame.
     """
 
-    other_names: ClassVar = {"history": "curves", "losses": "loss", "ffn": "variant", **_PLOTS}
+    other_names: ClassVar = OtherNames("attribute of runs")
 
     def __init__(self, runs: Iterable[Run | str | os.PathLike[str]] | str | os.PathLike[str] = ()) -> None:
         several = [runs] if isinstance(runs, str | os.PathLike) else runs

@@ -17,6 +17,7 @@ import yaml
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_text
+from base.other_names import OtherNames
 from base.run.folder_names import StudyFolder
 from ffn_ablations.comparing import Comparison, compare
 from ffn_ablations.flags_as_keywords import (
@@ -137,9 +138,7 @@ class Study(Trained):
     runs_dir: Path | None = None
     from_yaml = from_file = staticmethod(study)
 
-    other_names: ClassVar = {
-        **dict.fromkeys(("submit", "launch", "train", "dry_run"), "run"), "path": "folder", "yaml": "file",
-    }  # fmt: skip
+    other_names: ClassVar = OtherNames("attribute of a study")
 
     def __init__(
         self, folder: Any = None, file: Path | None = None, runs_dir: Path | None = None, **others: Any
@@ -173,6 +172,10 @@ class Study(Trained):
         if _with_torch("launch").launch(options):
             raise UsageError(f"not all are done ({self.status.summary}), see above; the same call goes on")
         return self.status
+
+    def dry_run(self) -> StudyStatus:
+        """Print what ``run`` would do and what it costs, and train nothing."""
+        return self.run(dry_run=True)
 
     @property
     def status(self) -> StudyStatus:

@@ -12,15 +12,9 @@ import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
 from base.errors import UsageError, unknown_name
+from base.other_names import OtherNames
 
-OTHER_NAMES = {
-    "ffn": "variant", "std": "sd", "means": "mean", "losses": "loss", "value": "score",
-    **dict.fromkeys(("metric", "outcome"), "benchmark"),
-    **dict.fromkeys(("ci_low", "ci_lower", "lower"), "low"),
-    **dict.fromkeys(("ci_high", "ci_upper", "upper"), "high"),
-    **dict.fromkeys(("p_values", "pvalues", "p_value", "pvalue"), "p"),
-    **dict.fromkeys(("effects", "effect", "differences", "difference", "diff", "estimates"), "estimate"),
-}  # fmt: skip
+OTHER_NAMES = OtherNames("column")
 """What others call columns."""
 
 

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from base.errors import UsageError
+from scores.column_words import column_words
 from scores.rows import NO_METRIC
 from scores.suites import (
     HELD_OUT,
@@ -36,38 +37,11 @@ Name = str | tuple[str, str]
 """What something is said of: a benchmark, a metric, or a metric of one benchmark."""
 
 
-def _words(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![a-z])(?:{pattern})(?![a-z])")
-
-
-_LOSSES = _words(
-    r"losses|bp[bcdt]|bits_per_[a-z]+|xent|cross_entropy|neg[a-z_]*likelihood|err(ors?)?(_?rate)?|[wct]er|"
-    r"r?mse|map?e|ece|brier|[a-z]*(loss|crossentropy|perplexity|ppl|nll)|perplexit\w*|verlust|fehler(rate)?"
-)
-_MAYBE_LOSSES = _words("ce|kl|bits|surprisal|divergence|regret|[a-z]*entropy")
-_GAINS = _words(
-    "acc|accuracy|f1|auc|auroc|auprc|bleu|rouge[a-z]*|chrf|meteor|em|match|mcc|precision|recall|ndcg|mrr|r2|"
-    "pass|scores?|wins?|win_rate|reward|elo|correlation|spearman|pearson|kappa"
-)
-_SPREADS = _words("std(err|dev)?|sd|sem|ci|var|variance|min|max")
-"""What stands beside a metric and is none."""
+_LOSSES, _GAINS, _SPREADS = map(column_words, ("loss", "gain", "spread"))
+_MAYBE_LOSSES, _TURNED = map(column_words, ("maybe a loss", "turned"))
+_COSTS, _BESIDE, _TRAINING = map(column_words, ("cost of answers", "beside scores", "training"))
 _SETTINGS = re.compile(r"(^|_)num_|_(steps?|epochs?|tokens|stride|scale|spikes|weight)$")
 """A name with a metric's word that is of a run's course or settings, as ``best_val_loss_step``."""
-_TURNED = _words(
-    "neg(ative)?(?![a-z_]*likelihood)|minus|inv(erse)?|skill|gain|reduction|improvement|drop|decrease|increase|"
-    "delta|diff(erence)?|change|saved|recovered|advantage|gap|false|fail(ed|ures?)?|non?_match|"
-    "(?<!_)1(00)?(?=_(acc|accuracy|f1|em|auc|auroc|precision|recall|score))"
-)
-"""What turns the direction of the word beside it, or may."""
-_COSTS = _words(
-    "costs?|energy|distance|toxicity|fid|rank|miss(es|_rate)?|crps|latency|hallucinations?|stereotypes?|bias"
-)
-"""What is rather better when lower, and no score that a table is searched for."""
-_BESIDE = _words(
-    "latency|[a-z]*time|hours|seconds|secs?|ms|memory|[a-z]*flops|params|parameters|lr|learning_rate|batch_size"
-)
-"""What tables have of runs beside their scores."""
-_TRAINING = _words("train|training")
 _ARROWS: Mapping[Better, tuple[str, ...]] = {
     "lower": ("\u2193", "lower is better"),
     "higher": ("\u2191", "higher is better"),

@@ -15,23 +15,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
 STYLE_SHEET = Path(__file__).with_name("style.css")
-FRAME = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<title>$title</title>
-<style>
-$style</style>
-</head>
-<body>
-<main>
-$body</main>
-</body>
-</html>
-""")
+FRAME = Template(Path(__file__).with_name("frame.html").read_text("utf-8"))
 # Raw HTML that a page uses; anything else, such as a variant named <b>, is shown as it is written.
 RAW_TAG = re.compile(
     r"(</?(?:details|summary|code|sub|sup)>|<details open>|<br ?/?>|</mark>"

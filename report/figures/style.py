@@ -8,10 +8,12 @@ import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import numpy as np
+from matplotlib import rc_params_from_file
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -31,23 +33,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":", "-.")
 AVERAGE_COLOUR = "#000000"
 GREY = "#6b6b6b"
-SMALL = 8.5  # points; the base size is in STYLE
-STYLE = {
-    "font.family": "DejaVu Sans",  # ships with matplotlib, so that every machine draws the same
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.prop_cycle": cycler(color=PALETTE),
-    "axes.titlesize": 10,
-    "axes.labelsize": 9.5,
-    "xtick.labelsize": SMALL,
-    "ytick.labelsize": SMALL,
-    "legend.fontsize": SMALL,
-    "legend.frameon": False,
-    "svg.hashsalt": "ffn-ablations",  # fixed element ids
-    "svg.fonttype": "path",
-    "text.parse_math": False,  # a variant's name may hold dollar signs
-}
+SMALL = 8.5  # points; the other sizes are in report.mplstyle
+STYLE = dict(rc_params_from_file(str(files("report.figures") / "report.mplstyle"), use_default_template=False))
+STYLE["axes.prop_cycle"] = cycler(color=PALETTE)
 # Shown at its own size (595 px), two beside each other on a wide screen, and with text still legible at 390.
 WIDTH_IN = 6.2
 DPI = 200

@@ -16,6 +16,7 @@ from scipy import special
 from base.printing import first_few
 from report.significance.axes import Level
 from report.statistics.welch import NO_SPREAD
+from scores.column_words import column_words
 from scores.metrics import is_known_score, looks_like_a_loss
 from scores.rows import RunKey, run_name
 from scores.suites import HELD_OUT, is_percentage
@@ -45,23 +46,7 @@ MOST_TIMES = 100
 """By which the mean of an arm may differ from that of another."""
 MOSTLY = 0.8
 """Share of an arm's runs that are alike in a column which goes with the variants."""
-_OF_COST, _OF_RECIPE, _OF_PLACE, _OF_FFN = (
-    re.compile(rf"(?<![a-z])(?:{words})(?![a-z])")
-    for words in (
-        "n?params?|parameters?|[a-z]*flops?|macs?|[a-z]*time|secs?|seconds?|hours?|minutes?|latency|ms|memory|"
-        "mem|v?ram|[gm]i?b|speed|throughput|tps|s|cost|energy|duration|best|converged|seeds?|runs?|job",
-        "[a-z]*steps?|epochs?|iter[a-z]*|tokens?|lr|rate|batch|block|context|layers?|heads?|smoothing|warmup|"
-        "decay|source|train|tokenizer|data|dataset|corpus|texts?|optim[a-z]*|schedule[a-z]*|precision|dtype|"
-        "accumulat[a-z]*",
-        "machine|host|node|gpus?|date|day|device|hardware|commit|version|author|paper|lab",
-        "d_ff|d_model|ffn|mlp|inner|intermediate|expansion|width|dim|experts?|size|activation|act|"
-        "fn|gated?|glu|kind|type|category|learnable|grid|degree|splines?|knots?|rank|order|index|id|label|year|"
-        "comments?|description|url|path|file|mean|average|avg|median|std|sd|sem|stderr|min|max|p|value|verdict|"
-        "total|num|n|count|per",
-    )
-)
-"""In names: what an FFN costs, and what numbers runs; what models were trained with; where and by whom; what
-an FFN is."""
+_OF_COST, _OF_RECIPE, _OF_PLACE, _OF_FFN = map(column_words, ("cost of an FFN", "recipe", "place", "FFN"))
 SHOWN = 4
 EQUAL_ARMS = (
     "the same scores at every seed, judged as if they were independent; is one a copy, or do they not differ?"
@@ -288,7 +273,8 @@ def _snake(name: str) -> str:
 def gravest_first(*notes: str) -> tuple[str, ...]:
     """Put warnings of what may be counted falsely first, then of lost data, and last how names were read."""
     gravest = (
-        "far too narrow|contradict each other|told apart|different ways|percent, as|one unit|more often",
+        "far too narrow|as one variant|contradict each other|told apart|different ways|percent, as|one unit|"
+        "more often",
         "left out|not scored|counted once",
         "^(?!.*(by the name|read))",
     )
