@@ -34,7 +34,8 @@ DASHES = ("-", "--", ":", "-.")
 AVERAGE_COLOUR = "#000000"
 GREY = "#6b6b6b"
 SMALL = 8.5  # points; the other sizes are in report.mplstyle
-STYLE = dict(rc_params_from_file(str(files("report.figures") / "report.mplstyle"), use_default_template=False))
+SHEET = files("report.figures") / "report.mplstyle"
+STYLE = dict(rc_params_from_file(str(SHEET), use_default_template=False))
 STYLE["axes.prop_cycle"] = cycler(color=PALETTE)
 # Shown at its own size (595 px), two beside each other on a wide screen, and with text still legible at 390.
 WIDTH_IN = 6.2
