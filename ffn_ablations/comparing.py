@@ -183,7 +183,7 @@ def _compare(data: Any, request: Request, metric: str) -> Comparison:
         scores, request = _only(runs.scores, metric, request)
         source = _source_of_runs(runs, scores, left_out, request)
         return Comparison(analyse(source, request), Table(scores))
-    names = next(iter(data.values()), {}) if _is_nested(data) else data
+    names = next(iter(data.values()), {}) if _is_nested(data) and "gelu" not in data else data
     if isinstance(names, Mapping) and not {"gelu", *ROW_COLUMNS} & {*names} and not request.baseline:
         request = request.model_copy(update={"baseline": str(next(iter(names), "gelu"))})
     baseline, path = request.baseline or "gelu", getattr(data, "folder", data)  # of a study, or a run
@@ -231,7 +231,7 @@ def _only(frame: pd.DataFrame, metric: str, request: Request) -> tuple[pd.DataFr
     known = [str(name) for name in frame if name not in ROW_COLUMNS]
     known += dict.fromkeys(each for name in places for each in frame[name].astype(str))
     metric = HELD_OUT if metric == "loss" and "loss" not in known and HELD_OUT in known else metric
-    if metric in frame and not pd.api.types.is_numeric_dtype(frame[metric]):
+    if metric in frame and pd.to_numeric(frame[metric], errors="coerce").isna().all():  # benchmarks
         return frame, request.model_copy(update={"columns": (*request.columns, f"benchmark={metric}")})
     if not metric or metric in frame:
         return frame, request.model_copy(update={"scores": (metric,)}) if metric else request
@@ -255,11 +255,11 @@ def _as_frame(data: Any, baseline: str, outcome: str) -> pd.DataFrame | None:
     if isinstance(data, pd.Series):
         data = data.to_frame(data.name or NO_METRIC)
     elif _is_nested(data):
-        tables = {name: {x: pd.Series(y) for x, y in each.items()} for name, each in data.items()}
-        data = pd.concat(
-            {name: pd.DataFrame(each) for name, each in tables.items()}, names=["benchmark", "seed"]
-        )
-        data = data.melt(var_name="variant", value_name="score", ignore_index=False).reset_index()
+        columns = {name: {x: pd.Series(y) for x, y in each.items()} for name, each in data.items()}
+        tables = {name: pd.DataFrame(each) for name, each in columns.items()}
+        outer, inner = ("variant", "benchmark") if baseline in data else ("benchmark", "variant")
+        data = pd.concat(tables, names=[outer, "seed"])
+        data = data.melt(var_name=inner, value_name="score", ignore_index=False).reset_index().dropna()
     elif isinstance(data, Mapping):
         data = pd.DataFrame({name: pd.Series(scores) for name, scores in data.items()})
     elif isinstance(data, list | tuple) and data and all(isinstance(each, Mapping) for each in data):

@@ -52,16 +52,23 @@ NOISE = (
     "two calls in evaluation give different outputs for the same input; draw noise and dropout only in "
     "training, as F.dropout(x, p, self.training), and keep nothing from call to call"
 )
+NO_TENSOR = "forward gives {}, no tensor; end it with return y"
+NOT_FINITE = (
+    f"an input of normal numbers gives NaN, infinity or more than {LOUDEST:,}, which fails other checks too; "
+    "look for a factor, a division, a root or a logarithm"
+)
 OTHER_DEVICE = "CUDA|NVIDIA|[Ss]ame device|expected device"
 CURES = {
     OTHER_DEVICE: "a tensor is on a device of its own; name none in the constructor (register_buffer), and "
     "make those of forward with device=x.device, dtype=x.dtype",
     "leaf Variable": IN_PLACE,
+    "SimpleNamespace": "config has hidden_size and intermediate_size; dropout follows the FFN by itself",
     r"call numpy\(\)": TORCH_ONLY,
     r"before Module.__init__": "call super().__init__() first in __init__",
     r"forward\(\) (missing|takes)": "forward gets the input alone, forward(self, x); give all else a default",
     "same dtype": "keep the dtype of x: no .half(), .float() or other dtype of its own",
-    "shapes cannot be multiplied": "take the widths in __init__(self, hidden_size, intermediate_size)",
+    "shapes cannot be multiplied|invalid for input of size|size of tensor a": "take the widths in "
+    "__init__(self, hidden_size, intermediate_size)",
     "values to unpack .*got|Dimension out of range|number of (subscripts|dimensions)": "forward must take "
     "any shape that ends in D, also (T, D): x.shape[-1] and dim=-1, not b, t, d = x.shape and dim=1",
     "value per channel|running_mean": "statistics of the batch, as of BatchNorm, mix tokens; normalize each "
@@ -114,16 +121,13 @@ def shapes(name: str, options: Options) -> None:
         for shape in ((2, 3, width), (5, width), (1, 1, width)):
             x = torch.randn(shape, requires_grad=True)
             before, y = x.detach().clone(), module(x)
-            assert isinstance(y, Tensor), f"forward gives {type(y).__name__}, no tensor; end it with return y"
+            assert isinstance(y, Tensor), NO_TENSOR.format(type(y).__name__)
             assert torch.equal(x, before), f"forward {IN_PLACE}"
             assert (y.shape, y.dtype) == (shape, torch.float32), (
                 f"an input of shape {shape} gives {tuple(y.shape)} in {y.dtype} at hidden_size "
                 f"{sizes[0]}, intermediate_size {sizes[1]}; forward must keep shape and dtype"
             )
-            assert y.abs().max() < LOUDEST, (  # which NaN is not
-                f"an input of normal numbers gives NaN, infinity or more than {LOUDEST:,}, which fails other "
-                "checks too; look for a factor, a division, a root or a logarithm"
-            )
+            assert y.abs().max() < LOUDEST, NOT_FINITE  # which NaN is not
             assert y.requires_grad, f"no gradient goes from the output to the input; {TORCH_ONLY}"
 
 
@@ -141,11 +145,17 @@ def repeatable(name: str, options: Options) -> None:
     )
 
 
-def registered(name: str, options: Options) -> None:
-    """Casts, moves to a device and saving reach every tensor and layer that lasts."""
-    module, width = _own_module(name, _build(name, options))
+def registered(name: str, options: Options, sizes: tuple[int, int] = (D, F)) -> None:
+    """Casts, moves to a device, saving and optimizers reach every tensor and layer that lasts."""
+    module, width = _own_module(name, _build(name, options, sizes), sizes)
     reached, before = [*module.modules(), *module.parameters(), *module.buffers()], [*_attributes(module)]
+    learned = dict(module.named_parameters())
     module(torch.randn(5, width))  # what it sets anew each time, as weight_norm does, does not last
+    late = [label for label, _ in module.named_parameters() if label not in learned]
+    assert not late, (
+        f"{', '.join(late)} appears at the first forward, when an optimizer has its parameters already; make "
+        "it in __init__(self, hidden_size, intermediate_size)"
+    )
     lasting = {(label, id(value)) for label, value in _attributes(module)}
     for attribute, value in before:
         if any(value is each for each in reached) or (attribute, id(value)) not in lasting:
@@ -208,6 +218,9 @@ def _assert_alone(ffn: nn.Module, x: Tensor, tolerance: float) -> None:
     """
     others, number = torch.randn_like(x), torch.arange(x[..., 0].numel()).view(x.shape[:-1])
     once = _copy(ffn).eval()
+    y = once(x)
+    assert isinstance(y, Tensor), NO_TENSOR.format(type(y).__name__)
+    assert y.isfinite().all(), NOT_FINITE
     assert torch.equal(once(x), once(x)), NOISE
     for mode in (False, True):
         y = _of_copy(ffn.train(mode), x)
@@ -234,7 +247,7 @@ def _of_copy(ffn: nn.Module, x: Tensor) -> Tensor:
 
 
 def refuse_unusable(name: str, sizes: tuple[int, int], options: Options) -> None:
-    """Refuse to train a variant of which a token sees others, or whose forward fails.
+    """Refuse to train a variant that fails, lets tokens see others, or holds what no optimizer reaches.
 
     Args:
         name: Of a registered variant.
@@ -248,9 +261,11 @@ def refuse_unusable(name: str, sizes: tuple[int, int], options: Options) -> None
     try:
         with torch.random.fork_rng(devices=[]):
             ffn, x = _build(name, options, sizes), torch.randn(2, 3, sizes[0])
+            _assert_alone(ffn, x, 1e-4)
             y = _of_copy(ffn, x)
             assert y.shape == x.shape, f"forward makes {tuple(y.shape)} of {tuple(x.shape)}"
-            _assert_alone(ffn, x, 1e-4)
+            registered(name, options, sizes)
+            _assert_drawn(name, options, sizes)
     except Exception as error:  # the variant's own code
         if ffn and re.search(r"CUDA|Triton|\bCPU\b", first_line(error), re.IGNORECASE):
             return  # this machine may have no GPU, and the one that trains may
@@ -355,14 +370,7 @@ def saved_state(name: str, options: Options) -> None:
 
 def initial_weights(name: str, options: Options) -> None:
     """Initial weights follow torch's seed, and nothing else."""
-    one, same, other = (list(_build(name, options, seed=seed).parameters()) for seed in (5, 5, 6))
-    assert all(map(torch.equal, one, same)), (
-        "at one seed of torch the initial weights differ from call to call; draw them with torch's "
-        "global generator, not with numpy, random or a generator of your own"
-    )
-    assert not one or not all(map(torch.equal, one, other)), (
-        "the initial weights are the same at every seed; draw them with torch's global generator"
-    )
+    _assert_drawn(name, options, (D, F))
     for label, module in _build(name, options).named_modules():
         if isinstance(module, nn.Linear) and "weight" in module._parameters:  # not of weight_norm
             bound = module.in_features**-0.5  # of torch's own, which are uniform
@@ -370,6 +378,18 @@ def initial_weights(name: str, options: Options) -> None:
                 f"{label}.weight is set in the constructor, but a model draws every nn.Linear anew; keep "
                 "initial weights of your own in an nn.Parameter"
             )
+
+
+def _assert_drawn(name: str, options: Options, sizes: tuple[int, int]) -> None:
+    one, same, other = (list(_build(name, options, sizes, seed).parameters()) for seed in (5, 5, 6))
+    assert all(map(torch.equal, one, same)), (
+        "at one seed of torch the initial weights differ from call to call; draw them with torch's "
+        "global generator, not with numpy, random or a generator of your own"
+    )
+    drawn = [pair for pair in zip(one, other, strict=True) if pair[0].min() < pair[0].max()]
+    assert not drawn or not all(torch.equal(*pair) for pair in drawn), (
+        "the initial weights are the same at every seed; draw them with torch's global generator"
+    )
 
 
 def counts(name: str, options: Options) -> None:

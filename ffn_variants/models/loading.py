@@ -67,7 +67,8 @@ def load_pretrained(
     except UsageError:
         raise
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
-        raise UsageError(f"cannot load the model in {folder}: {first_line(error)}") from error
+        again = "a run that is trained again makes it anew"
+        raise UsageError(f"cannot load the model in {folder}: {first_line(error)}; {again}") from error
 
 
 @contextmanager
