@@ -74,9 +74,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        example = "as optim: {max_steps: 20}"
         raise UsageError(
-            f"{path}: holds a {type(values).__name__}, expected a mapping of sections, {example}"
+            f"{path}: holds a {type(values).__name__}, expected a mapping of sections (optim: ...)"
         )
     return values
 

@@ -20,8 +20,7 @@ from eval.config import EvalConfig
 from scores.stages import is_cut_off
 
 BACKBONES_DIR = Path("runs", "backbones")
-SUITES_OF_OWN_FILES = {"pair_files": "own-pairs", "text_file": "perplexity"}
-"""By flag."""
+SUITES_OF_OWN_FILES = {("pair_files",): "own-pairs", ("text_file",): "perplexity"}
 
 
 class EvaluateArgs(EvalConfig):
@@ -69,11 +68,10 @@ def main(args: Sequence[str] | None = None) -> int:
     folders = [Path(word) for word in typed.values.get(("include_path",), ())]
     paths = [find_study_folder(Path(word)) for word in typed.values[("runs",)]]
     config = study_config(paths, folders)
-    own = [suite for flag, suite in SUITES_OF_OWN_FILES.items() if (flag,) in typed.values]
+    own = tuple(suite for flag, suite in SUITES_OF_OWN_FILES.items() if flag in typed.values)
     if own or {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
-        alone = {"suites": tuple(own), "tasks": (), "classify": (), "pair_tasks": None}
-        config = config.model_copy(update=alone)
+        config = config.model_copy(update={"suites": own, "tasks": (), "classify": (), "pair_tasks": None})
     arguments = check(EvaluateArgs, config.model_dump(), typed)
     config = EvalConfig.model_validate({name: getattr(arguments, name) for name in EvalConfig.model_fields})
     sources = check_sources(config)  # before a model is looked for on the hub

@@ -330,29 +330,17 @@ def _refuse_second_runs(runs: Runs) -> None:
     Raises:
         UsageError: If there are such.
     """
-    key = ["family", "variant", "seed", *runs.axes]
-    table = runs.frame
-    alike = table.duplicated(key, keep=False).to_numpy()
+    alike = runs.frame.duplicated(["family", "variant", "seed", *runs.axes], keep=False)
     if not alike.any():
         return
     first = runs[alike][0]
-    same = [
-        run
-        for run in runs[alike]
-        if (run.name, run.seed, run.places) == (first.name, first.seed, first.places)
-    ]
-    settings = differing_settings(same)
-    told = "; ".join(
-        f"{name} {' and '.join(str(setting_of(run, name)) for run in same)}" for name in settings[:3]
-    )
-    cure = (
-        f"keep one, as runs.where({settings[0]}={setting_of(first, settings[0])!r})"
-        if settings
-        else "keep one"
-    )
+    levels = {axis: first.places[axis] for axis in runs.axes}
+    same = runs[alike].where(family=first.family, variant=first.name, seed=first.seed, **levels)
+    told = [f"{x} {' and '.join(str(setting_of(run, x)) for run in same)}" for x in same.told_apart[:3]]
+    cure = "".join(f", as runs.where({x}={setting_of(first, x)!r})" for x in same.told_apart[:1])
     raise UsageError(
-        f"{first.family} {first.name} seed {first.seed} has {len(same)} runs{f' of {told}' * bool(told)}; a "
-        f"report compares runs of one configuration: {cure}, or name each: train(ffn={{'name': ...}})"
+        f"{first.family} {first.name} seed {first.seed} has {len(same)} runs, of {'; '.join(told)}; a report "
+        f"compares runs of one configuration: keep one{cure}, or name each: train(ffn={{'name': ...}})"
     )
 
 

@@ -189,16 +189,13 @@ def pair_files(pairs: Any, runs_dir: Path, name: str = "pairs") -> list[str]:
     given = list(given) if isinstance(given, Iterable) else []
     if given and all(isinstance(each, str | os.PathLike) for each in given):
         return list(map(os.fspath, given))
-    if not given or not all(isinstance(each, Mapping) or _is_pair(each) for each in given):
+    others = [each for each in given if not isinstance(each, Mapping)]
+    if not given or not all(isinstance(each, list | tuple) and len(each) == 2 for each in others):
         raise UsageError(f"pairs is {shown_briefly(pairs)}; give (good, bad) of each pair, or paths of files")
     rows = [
         each if isinstance(each, Mapping) else dict(zip(PAIR_COLUMNS, each, strict=True)) for each in given
     ]
     return [os.fspath(_written(rows, runs_dir, name))]
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) == len(PAIR_COLUMNS)
 
 
 def _written(rows: Iterable[Mapping[str, Any]], runs_dir: Path, name: str) -> Path:

@@ -45,7 +45,6 @@ _OTHERS = ("ffn", "seeds", "texts", "trust_remote_code", "dry_run")
 """Keywords of ``train`` that are no settings of a run."""
 _HELD_OUT = frozenset(("eval_dataset", "eval_texts", "val_texts", "validation_texts"))
 """What the held-out ones of ``texts`` are called, too."""
-_LISTED = ("family", "variant", "seed", "parameters", "run folder")
 _SCALARS = ("learning_rate", "lr", "max_steps", "epochs", "batch_size", "hidden_size", "weight_decay")
 """Settings that people give several of."""
 
@@ -126,8 +125,7 @@ def train(
     if several := [name for name, value in settings.items() if name in _SCALARS and is_list_like(value)]:
         name, values = several[0], shown(settings[several[0]])
         raise UsageError(f"{name} is {values}; a run has one: train(...) for each, or a study with axes")
-    values = dict(config) if isinstance(config, Mapping) else None
-    path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
+    path, values = _source(config)
     if texts is not None:
         settings |= text_settings(texts, _runs_dir(path, values, settings))
     configs: list[ResolvedConfig] = []
@@ -151,11 +149,12 @@ def _listed(configs: Sequence[ResolvedConfig]) -> str:
     """Describe the first run, and list all."""
     tokens = [vocab_size(each, cached_summary(each))[0] for each in configs]
     costs = [planned_costs(each, size) for each, size in zip(configs, tokens, strict=True)]
-    rows = [
+    rows = [("family", "variant", "seed", "parameters", "run folder")]
+    rows += [
         (each.family, each.model.ffn, str(each.seed), f"{cost['parameters']['total']:,}", str(run_dir(each)))
         for each, cost in zip(configs, costs, strict=True)
     ]
-    return f"{describe_run(configs[0])}\n\n{format_table([_LISTED, *rows])}"
+    return f"{describe_run(configs[0])}\n\n{format_table(rows)}"
 
 
 @one_line_errors()
@@ -172,13 +171,16 @@ def build_model(
     Raises:
         UsageError: As ``train``.
     """
-    values = dict(config) if isinstance(config, Mapping) else None
-    path = None if config is None or values is not None else Path(config)  # type: ignore[bad-argument-type]
     given = settings | (settings_of_pair(ffn) if ffn is not None else {})
-    (run,) = find_configs(path, values, typed_values(RunConfig, given, _OTHERS), None)
+    (run,) = find_configs(*_source(config), typed_values(RunConfig, given, _OTHERS), None)
     with torch.random.fork_rng():
         torch.manual_seed(run.seed)
         return build(run, vocab_size(run, None)[0])
+
+
+def _source(config: Any) -> tuple[Path | None, dict[str, Any] | None]:
+    """Return the file of a configuration, or what it holds."""
+    return (None, dict(config)) if isinstance(config, Mapping) else (config and Path(config), None)
 
 
 def _words(seeds: int | Iterable[int] | str | None) -> list[str] | None:

@@ -182,12 +182,12 @@ BLIMP_FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
 
 def _file_tasks(suite: str, files: dict[str, Path], config: EvalConfig) -> list[TextTask]:
     """Make the tasks whose items are the rows of files."""
-    columns = tuple(dict.fromkeys(CONTEXTS.get(suite, PAIR_COLUMNS)))
-    rows = {name: partial(read_rows, path, columns) for name, path in files.items()}
-    return [
-        ChoiceTask(suite, name, fingerprint([path]), rows[name], config.max_pairs)
-        for name, path in files.items()
-    ]
+    return [_file_task(suite, name, path, config) for name, path in files.items()]
+
+
+def _file_task(suite: str, name: str, path: Path, config: EvalConfig) -> ChoiceTask:
+    rows = partial(read_rows, path, tuple(dict.fromkeys(CONTEXTS.get(suite, PAIR_COLUMNS))))
+    return ChoiceTask(suite, name, fingerprint([path]), rows, config.max_pairs)
 
 
 def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
@@ -272,11 +272,7 @@ def find_own(suite: str, config: EvalConfig, run_dir: Path | None = None) -> lis
         )
     if absent := [path for path in files.values() if not path.is_file()]:
         raise UsageError(f"no file {absent[0]}, which --pair-files names")
-    rows = {name: partial(read_rows, path, PAIR_COLUMNS) for name, path in files.items()}
-    tasks = [
-        ChoiceTask(suite, name, fingerprint([path]), rows[name], config.max_pairs)
-        for name, path in files.items()
-    ]
+    tasks = [_file_task(suite, name, path, config) for name, path in files.items()]
     for task in tasks if run_dir is None else ():
         read_items(task)
     return [*tasks]

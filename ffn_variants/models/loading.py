@@ -67,8 +67,7 @@ def load_pretrained(
     except UsageError:
         raise
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
-        again = "a run that is trained again makes it anew"
-        raise UsageError(f"cannot load the model in {folder}: {first_line(error)}; {again}") from error
+        raise UsageError(f"cannot load the model in {folder}: {first_line(error)}; train it again") from error
 
 
 @contextmanager

@@ -30,25 +30,18 @@ RESULT_NEUTRAL: dict[str, Any] = {
     # Where a variant's file lies; what it computes is in ffn_source.
     "model": {"ffn_budget", "ffn_file"},
     "train": {
-        "per_device_eval_batch_size",
-        "logging_steps",
-        "eval_steps",
-        "eval_every",
-        "eval_suite",
-        "eval_dir",
-        "save_steps",
-        "save_minutes",
-        "save_total_limit",
-        "max_loss_ratio",
+        *(
+            "per_device_eval_batch_size",
+            "logging_steps",
+            "eval_steps",
+            "eval_every",
+            "eval_suite",
+            "eval_dir",
+        ),
+        *("save_steps", "save_minutes", "save_total_limit", "max_loss_ratio", "tracker"),
         # The rows of a step stay the same, cut into more forward passes or fewer.
-        "per_device_train_batch_size",
-        "find_batch_size",
-        "torch_compile",
-        "torch_compile_fallback",
-        "compile_model",
-        "cuda_graph",
-        "deterministic",
-        "tracker",
+        *("per_device_train_batch_size", "find_batch_size"),
+        *("torch_compile", "torch_compile_fallback", "compile_model", "cuda_graph", "deterministic"),
     },
 }
 """Fields that cannot change the trained model; they are left out of the hash and of the comparison."""

@@ -415,7 +415,7 @@ def test_runs_of_other_training_are_told_of(runs: ffa.Runs, tmp_path: Path, caps
     assert alike.frame["ffn_options"].tolist() == ["{'grid_size': 3}", "{'grid_size': 5}"]
     assert "ffn_options" not in kans[0] + kans[1]
     with pytest.raises(
-        ffa.UsageError, match=r"kan seed 1 has 2 runs of ffn_options .* runs\.where\(ffn_options="
+        ffa.UsageError, match=r"kan seed 1 has 2 runs, of ffn_options .* runs\.where\(ffn_options="
     ):
         ffa.compare(runs + alike)
     capsys.readouterr()
