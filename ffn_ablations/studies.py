@@ -91,12 +91,13 @@ def _written(content: dict[str, Any]) -> Path:
         content["config"] = typed.onto(content.get("config", {}))
     if isinstance(base := content.get("families"), str):
         content["families"] = {load_config(base).get("family", "gpt_neo"): base}
-    content["variants"] = [_place(each) for each in content.get("variants", ())]
-    if any(map(callable, content["variants"])):
-        raise UsageError('a study takes a class from its file: variants=["gelu", "mine.py:MyFFN"]')
-    if "ffn_ablations.own_values" in sys.modules:  # where a class may have been given
-        for place in filter(names_file, content["variants"]):
-            sys.modules["ffn_ablations.own_values"].make_way(place)
+    if isinstance(variants := content.get("variants"), list | tuple):
+        content["variants"] = variants = list(map(_place, variants))
+        if any(map(callable, variants)):
+            raise UsageError('a study takes a class from its file: variants=["gelu", "mine.py:MyFFN"]')
+        own_values: Any = sys.modules.get("ffn_ablations.own_values")  # where a class may have been given
+        for place in filter(names_file, map(str, variants)) if own_values else ():
+            own_values.make_way(place)
     text = yaml.safe_dump(as_yaml(content), sort_keys=False)
     if file.exists() and read_yaml(file) == as_yaml(content):
         return file

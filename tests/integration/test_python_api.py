@@ -617,6 +617,7 @@ def test_a_study_is_written_once_and_only_as_one(tmp_path: Path, monkeypatch: py
         (lambda runs: ffa.Study(), "name"),
         (lambda runs: ffa.study("quickstart", dry_run=True), "study('quickstart').run(dry_run=...)"),
         (lambda runs: ffa.study("mine", models="tiny"), "did you mean families?"),
+        (lambda runs: ffa.study("mine", base="tiny", variants="gelu", seeds=2), "variants: must be a list"),
         (lambda runs: ffa.study("mine", variants=[run_cell(CELL)]), 'variants=["gelu", "mine.py:MyFFN"]'),
         (lambda runs: ffa.study(3), "3 names no study"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
