@@ -57,7 +57,7 @@ def main(run: str, variant: str, texts: str, out: str, steps: int = 1000) -> lis
     """Swap, fit, and save; returns the error of each layer."""
     model, tokenizer = ffa.Run(run).load()
     torch.manual_seed(1)
-    student = ffa.swap_ffn(model, variant, budget="params")
+    student = ffa.swap_ffn(model, variant, ffn_budget="params")
     pairs = capture(model, tokenizer, Path(texts).read_text(encoding="utf-8").splitlines())
     errors = [
         fit(nn.Sequential(*ffn_modules(layer)), *pair, steps)

@@ -17,7 +17,7 @@ from base.records import set_aside, write_record
 from base.run.folder_names import StudyFolder
 from pretrain.run.code_version import ask_git, content_hash, is_as_copied
 
-SUFFIXES = (".py", ".json", ".yaml", ".csv", ".css", ".bib", ".md")
+SUFFIXES = (".py", ".json", ".yaml", ".csv", ".css", ".html", ".mplstyle", ".bib", ".md")
 """Of the files that the packages consist of."""
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from tqdm import tqdm
 
 from base.errors import UsageError
@@ -72,12 +70,12 @@ class Counting:
         first = next(trained)  # a mistake in what is trained on is reported first
         held_out = Counter(map(hash, corpus.documents(data, "validation")))
         validation = held_out.total()
-        characters = longest = shared = 0
-        hashes = array("q")
+        train = characters = longest = shared = 0
+        seen = set[int]()
         for text in itertools.chain([first], trained):
-            characters, longest = characters + len(text), max(longest, len(text))
-            hashes.append(hash(text))
-            shared += held_out.pop(hashes[-1], 0)
+            train, characters, longest = train + 1, characters + len(text), max(longest, len(text))
+            seen.add(hash(text))
+            shared += held_out.pop(hash(text), 0)
             yield text
         if shared == validation and corpus.files(data)["validation"]:
             raise UsageError(
@@ -85,12 +83,12 @@ class Counting:
                 "others, or leave it out, and a part of data.train_files is held out"
             )
         self.summary = TextSummary(
-            train=len(hashes),
+            train=train,
             validation=validation,
             characters=characters,
             longest=longest,
             shared=shared,
-            repeated=len(hashes) - len(np.unique(hashes)),
+            repeated=train - len(seen),
         )
 
 
