@@ -24,7 +24,16 @@ from base.other_names import OtherNames
 from base.run.folder_names import REPORT_NAME
 from ffn_ablations.drawing import savable
 from ffn_ablations.flags_as_keywords import KeywordError, meant, one_line_errors, read_keywords
-from ffn_ablations.runs import Framed, Run, Runs, as_runs, differing_settings, of_one_source, setting_of
+from ffn_ablations.runs import (
+    Framed,
+    Run,
+    Runs,
+    as_runs,
+    differing_settings,
+    of_one_source,
+    setting_of,
+    settings_of,
+)
 from ffn_ablations.tables import OTHER_NAMES, Table, letters
 from ffn_ablations.wording import as_keywords, shown_briefly
 from report.analysis import Analysis
@@ -352,12 +361,9 @@ def _other_training(runs: Runs, axes: Iterable[str]) -> list[str]:
     """Say in which fields of text and training runs of one family differ, beside their study's axes."""
     values: dict[tuple[str, str], set[str]] = {}
     for run in runs:
-        config = run.config
-        fields = {
-            f"{part}.{name}": value for part in ("data", "optim") for name, value in config[part].items()
-        }
-        for name, value in (fields | {"train.batch_size": config["train"]["batch_size"]}).items():
-            values.setdefault((run.family, name), set()).add(shown_briefly(value))
+        for name, value in settings_of(run).items():
+            if name.startswith(("data.", "optim.")) or name == "train.batch_size":
+                values.setdefault((run.family, name), set()).add(shown_briefly(value))
     mixed = [
         f"the runs of {variant} differ in {', '.join(settings)} and are taken as one variant; "
         "train(ffn={'name': ...}) names each"

@@ -138,8 +138,8 @@ def swap_ffn(
         UsageError: For another model, an unknown FFN or option, or a width below 1.
     """
     spec, options = _spec_and_options(ffn)
-    given: Any = {"intermediate_size": _width(INNER_NAMES, width, None)}
-    given |= {"budget": width.pop("budget", ffn_budget)}
+    budget: Any = width.pop("budget", ffn_budget)
+    given: Any = {"intermediate_size": _width(INNER_NAMES, width, None), "budget": budget}
     if width:
         told = meant(next(iter(width)), ()) or "it takes ffn_options, ffn_budget, intermediate_size"
         raise KeywordError(f"unknown keyword {next(iter(width))!r}; {told}")

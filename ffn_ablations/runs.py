@@ -127,7 +127,7 @@ class Trained(Framed):
     def summary(self) -> Table:
         """Describe the held-out losses of each variant: count, mean, std, min, ..., in nats."""
         runs = as_runs(self)
-        levels = ["variant", *runs.told_apart] if runs.told_apart else "variant"
+        levels = ["variant", *runs.told_apart]
         return Table(runs.frame.groupby(levels, sort=False, dropna=False)["loss"].describe())
 
     @one_line_errors()
@@ -503,9 +503,9 @@ class Runs(Trained, list[Run]):
         """
         levels = {self.other_names.get(name, name): level for name, level in levels.items()}
         columns = ["family", "variant", "seed", *self.axes]
-        is_kept = np.ones(len(self), bool)
+        frame, is_kept = self.frame, np.ones(len(self), bool)
         for name, level in levels.items():
-            has = self.frame[name] if name in columns else [setting_of(run, name) for run in self]
+            has = frame[name] if name in columns else [setting_of(run, name) for run in self]
             if not any(each is not None for each in has):
                 raise unknown_name("axis or setting of these runs:", name, columns)
             is_kept &= np.isin([str(each) for each in has], [str(each) for each in np.ravel(level)])
@@ -528,12 +528,9 @@ class Runs(Trained, list[Run]):
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-    """Return what decides a training by dotted name, as it is written where it is no single value."""
+    """Return what decides a training by dotted name."""
     sections = {key: each for key, each in run.config.items() if isinstance(each, dict) and key != "output"}
-    values = {f"{key}.{name}": value for key, each in sections.items() for name, value in each.items()}
-    return {
-        name: value if isinstance(value, str | int | float) else str(value) for name, value in values.items()
-    }
+    return {f"{key}.{name}": value for key, each in sections.items() for name, value in each.items()}
 
 
 def differing_settings(runs: Iterable[Run]) -> list[str]:
@@ -544,15 +541,15 @@ def differing_settings(runs: Iterable[Run]) -> list[str]:
     return [
         name if last.count(short) > 1 else short
         for name, short in zip(names, last, strict=True)
-        if name != "model.ffn" and len({settings.get(name) for settings in each}) > 1
+        if name != "model.ffn" and len({str(settings.get(name)) for settings in each}) > 1
     ]
 
 
 def setting_of(run: Run, name: str) -> Any:
-    """Return a setting by a name that ``differing_settings`` gave."""
-    return next(
-        (each for key, each in settings_of(run).items() if name in (key, key.partition(".")[2])), None
-    )
+    """Return a setting by a name that ``differing_settings`` gave, as text where it is no single value."""
+    found = (each for key, each in settings_of(run).items() if name in (key, key.partition(".")[2]))
+    value = next(found, None)
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def read_name(folder: Path) -> str:
